@@ -1,0 +1,3 @@
+"""Find visual attention heads, intervene on them, and hold each claim to its random controls."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,143 @@
+"""Condition and ConditionTable: what is done to a head set, without saying to which set.
+
+A run is the product of a SetTable and a ConditionTable. A condition is pure data (no torch), so that plans, records
+and reports can speak of it; :mod:`harness_heads.interventions` turns it into masks, biases and zeros on a prompt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from harness_heads.errors import HarnessHeadsError, did_you_mean
+
+Op = Literal["mask", "steer", "ablate"]
+Beta = float | Literal["hard"]
+
+OPS: tuple[Op, ...] = ("mask", "steer", "ablate")
+ROW_GROUPS = ("prefix", "image", "question", "tail", "last")
+"""Groups of query positions: before the first image token; first to last image token; after it up to the end of the
+user turn; the template's own tokens after that; the final prompt row (a part of tail)."""
+PHASES = ("both", "prefill", "decode")
+NUMERICS = ("float32", "bf16_round")
+ABLATIONS = ("zero", "uniform")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One intervention on one prompt.
+
+    Attributes:
+        op: ``mask`` cuts attention to ``keys``; ``steer`` adds +beta to the scores of ``keys`` (a region) and -beta to
+            those of every other image token, text untouched; ``ablate`` zeroes the head's output before ``o_proj``.
+        keys: ``image`` (all image tokens), ``text`` (all non-image tokens of the user turn) or the name of a region of
+            the probe; ``""`` for ablate.
+        rows: ``("all",)`` or a union of :data:`ROW_GROUPS`; ``all`` includes rows of generated tokens.
+        beta: steering strength, finite or ``"hard"`` (the exact limit); ``None`` unless op is steer.
+        phase: when it acts: at ``prefill``, ``decode`` or ``both``.
+        keep_self: masked image rows keep their own key. Default False: the papers' mask cuts all image keys.
+        numerics: ``float32`` adds beta to float32 scores; ``bf16_round`` rounds score and sum to bfloat16 as the public
+            gaze-heads code does (at 1e4 attention over the region becomes uniform).
+        ablation: ``zero`` output (paper B's words) or ``uniform`` attention (what the retrieval-head code does).
+    """
+
+    op: Op
+    keys: str = "image"
+    rows: tuple[str, ...] = ("all",)
+    beta: Beta | None = None
+    phase: str = "both"
+    keep_self: bool = False
+    numerics: str = "float32"
+    ablation: str = "zero"
+
+    def __post_init__(self) -> None:
+        _known("op", self.op, OPS)
+        _known("phase", self.phase, PHASES)
+        _known("numerics", self.numerics, NUMERICS)
+        _known("ablation", self.ablation, ABLATIONS)
+        if not self.rows:
+            raise HarnessHeadsError("condition: rows is empty; name 'all' or a union of row groups")
+        for group in self.rows:
+            _known("row group", group, ("all", *ROW_GROUPS))
+        if "all" in self.rows and len(self.rows) > 1:
+            raise HarnessHeadsError(f"condition: rows {'+'.join(self.rows)} mixes 'all' with groups; write one of them")
+        if self.op == "steer":
+            if self.beta is None:
+                raise HarnessHeadsError("condition: steer needs beta, a finite number or 'hard'")
+            if self.beta != "hard" and not math.isfinite(self.beta):
+                raise HarnessHeadsError(f"condition: beta={self.beta} is not finite; write 'hard' for the exact limit")
+        elif self.beta is not None:
+            raise HarnessHeadsError(f"condition: {self.op} takes no beta (got {self.beta}); only steer does")
+
+    @property
+    def name(self) -> str:
+        """Key of tables and records; every option off its default shows in it."""
+        parts = [f"{self.op}:{self.keys}" if self.op != "ablate" else f"ablate:{self.ablation}"]
+        if self.rows != ("all",):
+            parts.append("rows=" + "+".join(self.rows))
+        if self.beta is not None:
+            parts.append(f"beta={self.beta if self.beta == 'hard' else format(self.beta, 'g')}")
+        if self.phase != "both":
+            parts.append(f"phase={self.phase}")
+        if self.keep_self:
+            parts.append("keep_self")
+        if self.numerics != "float32":
+            parts.append(self.numerics)
+        return ":".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON value."""
+        return {**asdict(self), "rows": list(self.rows)}
+
+
+def condition_from_dict(value: Mapping[str, Any]) -> Condition:
+    """Read what :meth:`Condition.to_dict` wrote."""
+    return Condition(**{**value, "rows": tuple(value["rows"])})
+
+
+@dataclass(frozen=True)
+class ConditionTable:
+    """Everything that a run does, keyed by name."""
+
+    conditions: tuple[Condition, ...]
+
+    def __post_init__(self) -> None:
+        names = [c.name for c in self.conditions]
+        if len(set(names)) != len(names):
+            raise HarnessHeadsError(f"condition table: a condition is listed twice in {names}")
+
+    def __iter__(self) -> Iterator[Condition]:
+        return iter(self.conditions)
+
+    def __len__(self) -> int:
+        return len(self.conditions)
+
+
+def expand(
+    conditions: Sequence[Condition],
+    *,
+    rows: Sequence[tuple[str, ...]] = (),
+    betas: Sequence[Beta] = (),
+) -> tuple[Condition, ...]:
+    """Product of a probe's conditions with the row scopes and betas of a run; empty lists keep the probe's own.
+
+    Order: conditions outermost, then rows, then betas; betas touch steering only.
+    """
+    out: list[Condition] = []
+    for condition in conditions:
+        for scope in rows or (condition.rows,):
+            scoped = replace(condition, rows=tuple(scope))
+            if condition.op == "steer" and betas:
+                out.extend(replace(scoped, beta=beta) for beta in betas)
+            else:
+                out.append(scoped)
+    return tuple(out)
+
+
+def _known(what: str, word: str, known: Sequence[str]) -> None:
+    if word not in known:
+        raise HarnessHeadsError(
+            f"condition: unknown {what} {word!r}{did_you_mean(word, known)} (known: {', '.join(known)})"
+        )

@@ -1,0 +1,316 @@
+"""Head, Geometry, HeadSet and SetTable: which heads, of which model, under which identity.
+
+A head is a *query* head; layers and heads are 0-based decoder indices (with grouped-query attention several
+heads share one key/value head). All values are frozen, and what identifies a set is the digest of its model,
+geometry and sorted (layer, head) pairs: renaming a set or editing its provenance does not change what it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness_heads.errors import HarnessHeadsError
+
+SCHEMA = 1
+KEY_LENGTH = 16  # hex digits of an identity digest that key tables and records: 64 bits, no clash within a run
+
+
+class Head(NamedTuple):
+    """One query head: 0-based decoder layer and 0-based query-head index inside it."""
+
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"L{self.layer}.{self.head}"
+
+
+@dataclass(frozen=True)
+class ModelRef:
+    """Which weights a set belongs to: hub id (or embedded name) and revision, ``None`` where unknown."""
+
+    id: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Softmax query heads per decoder layer (0 for a layer without any) and, where known, key/value heads."""
+
+    heads: tuple[int, ...]
+    kv_heads: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for layer, count in enumerate(self.heads):
+            if not _is_index(count):
+                raise HarnessHeadsError(f"geometry: layer {layer} has {count!r} heads; give a whole number >= 0")
+        if self.kv_heads is not None and len(self.kv_heads) != len(self.heads):
+            raise HarnessHeadsError(
+                f"geometry: {len(self.kv_heads)} kv entries for {len(self.heads)} layers; give one per layer"
+            )
+
+    @property
+    def total(self) -> int:
+        """Number of softmax query heads in the whole decoder."""
+        return sum(self.heads)
+
+    def pool(self, layer: int) -> range:
+        """Head indices of ``layer``."""
+        return range(self.heads[layer])
+
+    def all_heads(self) -> tuple[Head, ...]:
+        """Every head in (layer, head) order."""
+        return tuple(Head(layer, h) for layer, n in enumerate(self.heads) for h in range(n))
+
+    def kv_group(self, head: Head) -> int:
+        """Key/value head that serves ``head`` (heads of a group are neighbours)."""
+        if self.kv_heads is None:
+            raise HarnessHeadsError("geometry: key/value heads are unknown for this model; re-run discovery")
+        return head.head // (self.heads[head.layer] // self.kv_heads[head.layer])
+
+    def check(self, head: Head, owner: str) -> None:
+        """Raise unless ``head`` exists; ``owner`` names the set in the message."""
+        layer, index = head
+        if not (0 <= layer < len(self.heads)):
+            raise HarnessHeadsError(
+                f"head set {owner!r}: layer {layer} is out of range, the model has layers 0..{len(self.heads) - 1}"
+            )
+        if self.heads[layer] == 0:
+            raise HarnessHeadsError(f"head set {owner!r}: layer {layer} has no softmax attention heads")
+        if not (0 <= index < self.heads[layer]):
+            raise HarnessHeadsError(
+                f"head set {owner!r}: head {index} is out of range, layer {layer} has heads 0..{self.heads[layer] - 1}"
+            )
+
+
+@dataclass(frozen=True)
+class HeadSet:
+    """An ordered set of heads of one model.
+
+    Attributes:
+        name: what users type, for example ``tiny-digits/dg-ref-qsp``.
+        model: the weights that the set was found on.
+        geometry: heads per decoder layer of that model.
+        heads: the heads, best first.
+        scores: one discovery score per head, or ``None`` where the source gives none.
+        provenance: how the set came about (setting, corpus, rows, options, versions), free JSON.
+    """
+
+    name: str
+    model: ModelRef
+    geometry: Geometry
+    heads: tuple[Head, ...]
+    scores: tuple[float | None, ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict, hash=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.scores:
+            object.__setattr__(self, "scores", (None,) * len(self.heads))
+        if len(self.scores) != len(self.heads):
+            raise HarnessHeadsError(f"head set {self.name!r}: {len(self.scores)} scores for {len(self.heads)} heads")
+        for head in self.heads:
+            self.geometry.check(head, self.name)
+        for head, count in Counter(self.heads).items():
+            if count > 1:
+                raise HarnessHeadsError(f"head set {self.name!r}: {head} is named {count} times; name it once")
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def __iter__(self) -> Iterator[Head]:
+        return iter(self.heads)
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 over model id, geometry and sorted pairs (64 hex digits); order, name and scores are left out."""
+        payload = {"model": self.model.id, "geometry": list(self.geometry.heads), "heads": sorted(self.heads)}
+        return hashlib.sha256(json.dumps(payload, separators=(",", ":")).encode()).hexdigest()
+
+    @property
+    def key(self) -> str:
+        """First 16 hex digits of the identity: the key of tables and records."""
+        return self.identity[:KEY_LENGTH]
+
+    @property
+    def per_layer(self) -> tuple[int, ...]:
+        """Heads of the set in each decoder layer."""
+        counts = Counter(head.layer for head in self.heads)
+        return tuple(counts[layer] for layer in range(len(self.geometry.heads)))
+
+    def top(self, k: int) -> HeadSet:
+        """The first ``k`` heads, a set of its own with its own identity."""
+        if not 1 <= k <= len(self.heads):
+            raise HarnessHeadsError(f"head set {self.name!r} holds {len(self.heads)} heads; top_k={k} cannot be cut")
+        if k == len(self.heads):
+            return self
+        return replace(self, name=f"{self.name}@top{k}", heads=self.heads[:k], scores=self.scores[:k])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON value; :func:`head_set_from_dict` reads it back."""
+        geometry: dict[str, Any] = {"heads": list(self.geometry.heads)}
+        if self.geometry.kv_heads is not None:
+            geometry["kv_heads"] = list(self.geometry.kv_heads)
+        return {
+            "schema": SCHEMA,
+            "name": self.name,
+            "model": {"id": self.model.id, "revision": self.model.revision},
+            "geometry": geometry,
+            "heads": [[h.layer, h.head, s] for h, s in zip(self.heads, self.scores, strict=True)],
+            "provenance": dict(self.provenance),
+        }
+
+    def save(self, path: Path) -> None:
+        """Write the JSON file, one head a line so that version control shows what changed."""
+        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n", encoding="utf-8")
+
+
+def empty_set(model: ModelRef, geometry: Geometry) -> HeadSet:
+    """The set that touches nothing: its condition is the baseline of every run."""
+    return HeadSet("empty", model, geometry, ())
+
+
+def head_set_from_dict(value: Any, source: str) -> HeadSet:
+    """Read what :meth:`HeadSet.to_dict` wrote.
+
+    Raises:
+        HarnessHeadsError: naming ``source`` and the first thing that is wrong with it.
+    """
+    if not isinstance(value, dict):
+        raise HarnessHeadsError(f"{source}: a head set is a JSON object, this is a {type(value).__name__}")
+    for required in ("schema", "name", "model", "geometry", "heads"):
+        if required not in value:
+            raise HarnessHeadsError(f"{source}: head set without {required!r}; see docs/head-sets.md")
+    if value["schema"] != SCHEMA:
+        raise HarnessHeadsError(
+            f"{source}: head-set schema {value['schema']!r} is unknown, this version reads {SCHEMA}"
+        )
+    heads: list[Head] = []
+    scores: list[float | None] = []
+    for row in value["heads"]:
+        if not isinstance(row, list) or len(row) not in (2, 3):
+            raise HarnessHeadsError(f"{source}: {row!r} is no head; write [layer, head] or [layer, head, score]")
+        if not (_is_index(row[0]) and _is_index(row[1])):
+            raise HarnessHeadsError(f"{source}: {row!r} is no head; layer and head are whole numbers >= 0, not 12.1")
+        heads.append(Head(row[0], row[1]))
+        scores.append(row[2] if len(row) == 3 else None)
+    kv = value["geometry"].get("kv_heads")
+    geometry = Geometry(tuple(value["geometry"]["heads"]), None if kv is None else tuple(kv))
+    model = ModelRef(value["model"]["id"], value["model"].get("revision"))
+    return HeadSet(value["name"], model, geometry, tuple(heads), tuple(scores), value.get("provenance", {}))
+
+
+def load_head_set(path: Path) -> HeadSet:
+    """Read a head-set file."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise HarnessHeadsError(f"head-set file {path} does not exist") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise HarnessHeadsError(f"head-set file {path} is not JSON: {error}") from error
+    return head_set_from_dict(value, str(path))
+
+
+@dataclass(frozen=True)
+class SetEntry:
+    """One set of a run.
+
+    Attributes:
+        role: ``discovered`` | ``subset`` | ``control`` | ``damage`` | ``empty``.
+        heads: the set itself.
+        family: control family (``layer``, ``any``, ...), ``None`` for sets that are no control.
+        parent: key of the set that a control or subset belongs to.
+        draw: index of the draw within its family and parent.
+        seed: seed of the family's generator.
+    """
+
+    role: str
+    heads: HeadSet
+    family: str | None = None
+    parent: str | None = None
+    draw: int | None = None
+    seed: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Identity key, with the draw for controls: two draws may coincide and stay two draws."""
+        if self.role in ("control", "damage"):
+            return f"{self.heads.key}.{self.family}.{(self.parent or '')[:4]}.{self.draw}"
+        return self.heads.key
+
+
+@dataclass(frozen=True)
+class SetTable:
+    """Every head set of a run; exactly one is empty (the baseline)."""
+
+    entries: tuple[SetEntry, ...]
+
+    def __post_init__(self) -> None:
+        for key, count in Counter(entry.key for entry in self.entries).items():
+            if count > 1:
+                raise HarnessHeadsError(f"set table: set {key} is listed {count} times; name each head set once")
+        if sum(entry.role == "empty" for entry in self.entries) != 1:
+            raise HarnessHeadsError("set table: exactly one empty set (the baseline) is needed")
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[SetEntry]:
+        return iter(self.entries)
+
+    @property
+    def baseline(self) -> SetEntry:
+        """The empty set."""
+        return next(entry for entry in self.entries if entry.role == "empty")
+
+    def role(self, role: str) -> tuple[SetEntry, ...]:
+        """Entries of one role, in table order."""
+        return tuple(entry for entry in self.entries if entry.role == role)
+
+    def controls(self, parent: str, family: str | None = None) -> tuple[SetEntry, ...]:
+        """The control draws of one set, of one family or of all."""
+        return tuple(
+            e
+            for e in self.entries
+            if e.role == "control" and e.parent == parent and (family is None or e.family == family)
+        )
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Plain JSON rows for ``run.json``."""
+        return [
+            {
+                "key": e.key,
+                "identity": e.heads.identity,
+                "role": e.role,
+                "name": e.heads.name,
+                "family": e.family,
+                "parent": e.parent,
+                "draw": e.draw,
+                "seed": e.seed,
+                "heads": [list(h) for h in e.heads],
+            }
+            for e in self.entries
+        ]
+
+
+def set_table_from_list(rows: Sequence[Mapping[str, Any]], model: ModelRef, geometry: Geometry) -> SetTable:
+    """Read what :meth:`SetTable.to_list` wrote and check every identity digest."""
+    entries = []
+    for row in rows:
+        heads = HeadSet(row["name"], model, geometry, tuple(Head(*pair) for pair in row["heads"]))
+        if heads.identity != row["identity"]:
+            raise HarnessHeadsError(f"set table: the heads of {row['name']!r} do not fit their digest; file was edited")
+        entries.append(SetEntry(row["role"], heads, row["family"], row["parent"], row["draw"], row["seed"]))
+    return SetTable(tuple(entries))
+
+
+def _is_index(value: object) -> bool:
+    """A JSON whole number >= 0: no float, no bool, no string."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

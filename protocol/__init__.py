@@ -1,0 +1,1 @@
+"""Statistics, evidence, checklist, pitfalls and the report. Torch-free."""

@@ -1,0 +1,1 @@
+"""Tasks: the YAMLs, the recipes that build items from data, and the lmms-eval task class."""
