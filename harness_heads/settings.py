@@ -1,0 +1,198 @@
+"""Settings: the one list of our model_args; docs, run.json and error messages come from it.
+
+``lmms_eval --model_args a=1,b=x+y`` hands over values that lmms-eval has already turned into numbers where it could;
+lists are written with ``+`` because the comma separates arguments. Whatever is not ours is the host's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from harness_heads.conditions import ABLATIONS, NUMERICS, PHASES, ROW_GROUPS, Beta
+from harness_heads.errors import HarnessHeadsError, did_you_mean
+
+DEFAULT_MODEL = "Qwen/Qwen3-VL-8B-Instruct"
+DEFAULT_CONTROLS = 20
+CONTROL_FAMILIES = ("layer", "any", "attention", "low_score", "disjoint", "kv_group", "damage")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What our model classes take beside the host's own arguments.
+
+    Empty tuples mean "as the probe says". Every field is documented in :data:`HELP`.
+    """
+
+    head_set: tuple[str, ...] = ()
+    top_k: tuple[int, ...] = ()
+    controls: int = 0
+    control_family: tuple[str, ...] = ("layer",)
+    control_seed: int = 0
+    exclude_set: bool = False
+    rows: tuple[tuple[str, ...], ...] = ()
+    beta: tuple[Beta, ...] = ()
+    phase: str = "both"
+    keep_self: bool = False
+    numerics: str = "float32"
+    ablation: str = "zero"
+    box: tuple[float, float, float, float] | None = None
+    plan: str | None = None
+    verify: bool = True
+    condition_batch: int | None = None
+    journal: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON value for ``run.json``, all defaults filled in."""
+        return {
+            **{f.name: getattr(self, f.name) for f in fields(self)},
+            "head_set": list(self.head_set),
+            "top_k": list(self.top_k),
+            "control_family": list(self.control_family),
+            "rows": ["+".join(scope) for scope in self.rows],
+            "beta": list(self.beta),
+            "box": None if self.box is None else list(self.box),
+        }
+
+
+HELP: Mapping[str, str] = {
+    "head_set": "shipped name, file, or name@digest; several joined by + (a+b) share one baseline",
+    "top_k": "cut every set to its first k heads; several (20+40) make a sweep",
+    "controls": "number of random control sets per set and family",
+    "control_family": f"how controls are drawn, joined by +: {', '.join(CONTROL_FAMILIES)}",
+    "control_seed": "seed of the control draws",
+    "exclude_set": "draw controls outside the set (default False: the exact null draws from all heads)",
+    "rows": f"query rows acted on: all, or groups joined by - ({', '.join(ROW_GROUPS)}); several scopes joined by +",
+    "beta": "steering strengths joined by +: finite numbers or hard (the exact limit)",
+    "phase": f"when to act: {', '.join(PHASES)}",
+    "keep_self": "a masked image row keeps its own key",
+    "numerics": f"arithmetic of steering: {', '.join(NUMERICS)}",
+    "ablation": f"what ablating a head means: {', '.join(ABLATIONS)}",
+    "box": "x0-y0-x1-y1 in 0..1000 of the image: where to steer on tasks without a probe",
+    "plan": "plan file (JSON) written before the run; without one the run is exploratory",
+    "verify": "prove the intervention on the loaded model before scoring",
+    "condition_batch": "conditions x sets answered together (memory against speed)",
+    "journal": "file of answered requests; set by the launcher, a second run with it resumes",
+}
+"""One line per model_arg: the README table, ``harness-heads settings`` and error messages print it."""
+
+
+def split_model_args(kwargs: Mapping[str, Any], host_args: Iterable[str]) -> tuple[Settings, dict[str, Any]]:
+    """Split model_args into ours, parsed, and the host's, untouched.
+
+    Raises:
+        HarnessHeadsError: listing *every* unknown or ill-formed argument at once.
+    """
+    ours = {f.name for f in fields(Settings)}
+    host = set(host_args)
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for name, value in kwargs.items():
+        if name in ours:
+            try:
+                values[name] = _PARSERS[name](value)
+            except (ValueError, TypeError) as error:
+                problems.append(f"{name}={value}: {error}")
+        elif name in host:
+            rest[name] = value
+        else:
+            problems.append(f"unknown model_arg {name!r}{did_you_mean(name, ours | host)}")
+    if problems:
+        raise HarnessHeadsError("model_args: " + "; ".join(problems))
+    return Settings(**values), rest
+
+
+def _parts(value: object) -> list[str]:
+    parts = [part.strip() for part in str(value).split("+")]
+    if not all(parts):
+        raise ValueError("an element between two + is empty")
+    return parts
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError(f"{value!r} is no whole number")
+    number = int(str(value)) if not isinstance(value, float) else int(value)
+    if number < 0:
+        raise ValueError("must be 0 or more")
+    return number
+
+
+def _flag(value: object) -> bool:
+    text = str(value).lower()
+    if text not in ("true", "false", "1", "0", "yes", "no"):
+        raise ValueError("write True or False")
+    return text in ("true", "1", "yes")
+
+
+def _one_of(known: Iterable[str]) -> Callable[[object], str]:
+    options = tuple(known)
+
+    def parse(value: object) -> str:
+        if str(value) not in options:
+            raise ValueError(f"unknown{did_you_mean(str(value), options)} (known: {', '.join(options)})")
+        return str(value)
+
+    return parse
+
+
+def _counts(value: object) -> tuple[int, ...]:
+    # lmms-eval has already made a float of "8.0"; a sweep stays a string
+    numbers = tuple(_whole(v) for v in (_parts(value) if isinstance(value, str) else [value]))
+    if 0 in numbers:
+        raise ValueError("k must be 1 or more")
+    return numbers
+
+
+def _betas(value: object) -> tuple[Beta, ...]:
+    out: list[Beta] = []
+    for part in _parts(value):
+        if part == "hard":
+            out.append("hard")
+            continue
+        beta = float(part)
+        if not math.isfinite(beta):
+            raise ValueError("beta is finite, or the word hard")
+        out.append(beta)
+    return tuple(out)
+
+
+def _scopes(value: object) -> tuple[tuple[str, ...], ...]:
+    group = _one_of(("all", *ROW_GROUPS))
+    return tuple(tuple(group(part) for part in scope.split("-")) for scope in _parts(value))
+
+
+def _families(value: object) -> tuple[str, ...]:
+    family = _one_of(CONTROL_FAMILIES)
+    return tuple(family(part) for part in _parts(value))
+
+
+def _box(value: object) -> tuple[float, float, float, float]:
+    numbers = [float(part) for part in str(value).split("-")]
+    if len(numbers) != 4 or not (0 <= numbers[0] < numbers[2] <= 1000 and 0 <= numbers[1] < numbers[3] <= 1000):
+        raise ValueError("write x0-y0-x1-y1 with 0 <= x0 < x1 <= 1000 and 0 <= y0 < y1 <= 1000")
+    return (numbers[0], numbers[1], numbers[2], numbers[3])
+
+
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "head_set": lambda value: tuple(_parts(value)),
+    "top_k": _counts,
+    "controls": _whole,
+    "control_family": _families,
+    "control_seed": _whole,
+    "exclude_set": _flag,
+    "rows": _scopes,
+    "beta": _betas,
+    "phase": _one_of(PHASES),
+    "keep_self": _flag,
+    "numerics": _one_of(NUMERICS),
+    "ablation": _one_of(ABLATIONS),
+    "box": _box,
+    "plan": str,
+    "verify": _flag,
+    "condition_batch": _whole,
+    "journal": str,
+}
