@@ -28,7 +28,7 @@ class Settings:
 
     head_set: tuple[str, ...] = ()
     top_k: tuple[int, ...] = ()
-    controls: int = 0
+    controls: int = DEFAULT_CONTROLS
     control_family: tuple[str, ...] = ("layer",)
     control_seed: int = 0
     exclude_set: bool = False

@@ -1,0 +1,88 @@
+"""Arguments of a run: lmms-eval's own parser, our two additions, and the defaults that make results traceable."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from harness_heads import head_sets
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.models.hosts import PREFIXES
+from harness_heads.models.run_info import RUN_FOLDER_VARIABLE
+from harness_heads.tasks.data import DATA_VARIABLE
+
+RUNS = Path("reports") / "runs"
+TASKS = Path(head_sets.__file__).resolve().parents[1] / "tasks"
+
+
+def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """lmms-eval's namespace and our ``--data TASK=PATH`` values, which its parser does not know."""
+    from lmms_eval.__main__ import parse_eval_args
+
+    ours = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    ours.add_argument("--data", action="append", default=[], metavar="TASK=PATH")
+    mine, rest = ours.parse_known_args(list(argv))
+    before = sys.argv
+    sys.argv = ["lmms_eval", *rest]
+    try:
+        _, namespace = parse_eval_args()
+    finally:
+        sys.argv = before
+    return namespace, mine.data
+
+
+def prepare(namespace: argparse.Namespace, data: Sequence[str]) -> Path:
+    """Fill in what a run needs and return the run folder.
+
+    Tasks of this package become findable, samples are logged, results go to ``reports/runs/<date>-<tasks>/`` unless
+    ``--output_path`` says otherwise, ``head_set=x`` becomes ``head_set=x@digest`` (lmms-eval's response cache keys on
+    the argument string, not on the content of the file), and local data are made known to the tasks.
+    """
+    user = [namespace.include_path] if isinstance(namespace.include_path, str) else list(namespace.include_path or [])
+    namespace.include_path = [str(TASKS), *user]
+    if namespace.output_path is None:
+        stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
+        namespace.output_path = str(RUNS / f"{stamp}-{(namespace.tasks or 'none').replace(',', '+')[:60]}")
+    namespace.log_samples = True
+    if namespace.model.split("_")[0] in PREFIXES:
+        namespace.model_args = pinned(namespace.model_args or "")
+    folder = Path(namespace.output_path)
+    os.environ[RUN_FOLDER_VARIABLE] = str(folder)
+    os.environ.update(_data_environment(data))
+    return folder
+
+
+def pinned(model_args: str) -> str:
+    """``model_args`` with every head set followed by ``@`` and the first 12 digits of its identity."""
+    parts = model_args.split(",") if model_args else []
+    for index, part in enumerate(parts):
+        name, equals, value = part.partition("=")
+        if equals and name.strip() == "head_set":
+            parts[index] = "head_set=" + "+".join(_pin(spec) for spec in value.split("+"))
+    return ",".join(parts)
+
+
+def _pin(spec: str) -> str:
+    spec = spec.strip()
+    digest = head_sets.resolve(spec).identity[:12]
+    return spec if "@" in spec else f"{spec}@{digest}"
+
+
+def _data_environment(data: Sequence[str]) -> dict[str, str]:
+    values = {}
+    for entry in data:
+        task, equals, path = entry.partition("=")
+        if not equals or not task or not path:
+            raise HarnessHeadsError(f"--data {entry}: write TASK=PATH, for example --data ncs_imagenet=/data/imagenet")
+        if not Path(path).exists():
+            raise HarnessHeadsError(f"--data {entry}: {path} does not exist")
+        values[task] = str(Path(path).resolve())
+    if not values:
+        return {}
+    import json
+
+    return {DATA_VARIABLE: json.dumps(values)}

@@ -1,0 +1,141 @@
+"""What a run was: the value of ``run.json`` and of ``ProbeResult.run``, and the fingerprint of its journal."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from harness_heads.conditions import Condition, Op
+from harness_heads.heads import ModelRef, SetTable
+from harness_heads.models.hosts import Host
+from harness_heads.settings import Settings
+
+SCHEMA = 1
+RUN_FOLDER_VARIABLE = "HARNESS_HEADS_RUN"
+"""Set by the launcher: where ``run.json`` and ``journal.jsonl`` go."""
+_ANSWER_CODE = ("attention", "reading", "engine", "interventions", "layouts", "families", "conditions", "regions")
+
+
+def run_folder() -> Path | None:
+    """The run folder, ``None`` when the model class is used without the launcher."""
+    value = os.environ.get(RUN_FOLDER_VARIABLE)
+    return Path(value) if value else None
+
+
+def code_version() -> str:
+    """Digest (12 hex digits) of the modules that decide an answer: a journal of other code is not reused."""
+    root = Path(__file__).resolve().parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        name = path.relative_to(root).parts[0].removesuffix(".py")
+        if name in _ANSWER_CODE or name.startswith("engine"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def weights_digest(model: Any) -> str:
+    """Digest (12 hex digits) of every parameter's name, shape, sum and absolute sum in float64.
+
+    A folder whose weights were replaced has the same name; its answers must not be mixed with the old ones.
+    """
+    digest = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        flat = parameter.detach().flatten()[:4096].double()
+        digest.update(f"{name}{tuple(parameter.shape)}{float(flat.sum())!r}{float(flat.abs().sum())!r}".encode())
+    return digest.hexdigest()[:12]
+
+
+def fingerprint(reference: ModelRef, model: Any, sets: SetTable, settings: Settings, op: Op) -> dict[str, Any]:
+    """Everything that all answers of a run share; part of every journal key."""
+    return {
+        "model": [reference.id, reference.revision, weights_digest(model)],
+        "dtype": str(model.dtype),
+        "sets": [entry.key for entry in sets],
+        "op": op,
+        "settings": {k: v for k, v in settings.to_dict().items() if k not in ("journal", "plan", "verify")},
+        "code": code_version(),
+    }
+
+
+def run_information(
+    reference: ModelRef,
+    model: Any,
+    host: Host,
+    family: Any,
+    sets: SetTable,
+    conditions: Sequence[Condition],
+    settings: Settings,
+    op: Op,
+    engine: Any,
+) -> dict[str, Any]:
+    """The whole of ``run.json`` that the model side knows; plain JSON."""
+    discovered = {e.key: e.heads.to_dict() for e in sets if e.role in ("discovered", "subset")}
+    geometry = family.geometry(model)
+    quantisation = getattr(getattr(model, "config", None), "quantization_config", None)
+    proof = engine.proof
+    return {
+        "schema": SCHEMA,
+        "settings": settings.to_dict(),
+        "model": {
+            "id": reference.id,
+            "revision": reference.revision,
+            "weights": weights_digest(model),
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "attention": engine.kernel,
+            "host": host.model_id,
+            "family": family.name,
+            "quantisation": None if quantisation is None else str(type(quantisation).__name__),
+            "geometry": {"heads": list(geometry.heads), "kv_heads": list(geometry.kv_heads or ())},
+        },
+        "sets": sets.to_list(),
+        "sources": discovered,
+        "conditions": [condition.to_dict() for condition in conditions],
+        "op": op,
+        "versions": versions(),
+        "plan": plan_digest(settings),
+        "seed": settings.control_seed,
+        "proof": None if proof is None else proof.to_dict(),
+    }
+
+
+def plan_digest(settings: Settings) -> str | None:
+    """SHA-256 of the plan file as it was when the run began."""
+    if settings.plan is None:
+        return None
+    from harness_heads.protocol.plan import load_plan
+
+    return load_plan(Path(settings.plan)).digest
+
+
+def versions() -> dict[str, str]:
+    """Versions of what decides a number, and the digest of our own answering code."""
+    out = {"code": code_version()}
+    for package in ("harness-heads", "lmms-eval", "transformers", "torch", "datasets", "numpy"):
+        try:
+            out[package] = version(package)
+        except PackageNotFoundError:
+            out[package] = "not installed"
+    return out
+
+
+def write_run_file(folder: Path, information: Mapping[str, Any], tasks: Sequence[str]) -> None:
+    """Write ``run.json``; a second model call of the same run adds its tasks and conditions."""
+    path = folder / "run.json"
+    value = dict(information)
+    value["tasks"] = list(tasks)
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if before.get("sets") == value["sets"] and before.get("settings") == value["settings"]:
+            value["tasks"] = sorted({*before.get("tasks", []), *tasks})
+            value["conditions"] = list(
+                {json.dumps(c, sort_keys=True): c for c in [*before["conditions"], *value["conditions"]]}.values()
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(".json.part")
+    temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.replace(path)
