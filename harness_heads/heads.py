@@ -167,9 +167,13 @@ class HeadSet:
 
     def save(self, path: Path) -> None:
         """Write the JSON file, one head a line so that version control shows what changed."""
-        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
+        value = self.to_dict()
+        lines = [f' "{key}": {_compact(value[key])}' for key in ("schema", "name", "model", "geometry")]
+        lines.append(' "heads": [\n' + ",\n".join(f"  {_compact(row)}" for row in value["heads"]) + "\n ]")
+        notes = ",\n".join(f"  {_compact(key)}: {_compact(note)}" for key, note in value["provenance"].items())
+        lines.append(f' "provenance": {{\n{notes}\n }}')
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n", encoding="utf-8")
+        path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
 def empty_set(model: ModelRef, geometry: Geometry) -> HeadSet:
@@ -309,6 +313,11 @@ def set_table_from_list(rows: Sequence[Mapping[str, Any]], model: ModelRef, geom
             raise HarnessHeadsError(f"set table: the heads of {row['name']!r} do not fit their digest; file was edited")
         entries.append(SetEntry(row["role"], heads, row["family"], row["parent"], row["draw"], row["seed"]))
     return SetTable(tuple(entries))
+
+
+def _compact(value: Any) -> str:
+    """JSON on one line."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _is_index(value: object) -> bool:
