@@ -46,7 +46,9 @@ def _run(arguments: list[str]) -> int:
 
     namespace, data = parse(arguments)
     if namespace.config:
-        raise HarnessHeadsError("--config is not read by this launcher; name model, model_args and tasks on the command line")
+        raise HarnessHeadsError(
+            "--config is not read by this launcher; name model, model_args and tasks on the command line"
+        )
     folder = prepare(namespace, data)
     _quiet(namespace.verbosity)
 
@@ -87,7 +89,7 @@ def _check_stored(folder: Path, samples: Any) -> None:
 
 
 def _ours(error: BaseException) -> HarnessHeadsError | None:
-    """Our error behind lmms-eval's retries: it wraps what ``process_results`` and ``download`` raise in a RetryError."""
+    """Our error behind lmms-eval's retries: what ``process_results`` and ``download`` raise arrives in a RetryError."""
     seen: BaseException | None = error
     for _ in range(10):
         if seen is None:

@@ -68,7 +68,7 @@ class Journal:
             raise HarnessHeadsError(f"journal {self._path} cannot be written: {error}") from error
 
     def _read(self, path: Path) -> None:
-        """Load the answers of earlier runs; a torn last line (killed while writing) is cut off, any other is an error."""
+        """Load earlier answers; a torn last line (killed while writing) is cut off, any other damage is an error."""
         lines = path.read_bytes().split(b"\n")
         good = 0
         for number, line in enumerate(lines, start=1):

@@ -60,7 +60,7 @@ def loading(model_id: str) -> Iterator[None]:
         if isinstance(error, RuntimeError) and not _is_hub_error(error):
             raise
         raise HarnessHeadsError(
-            f"pretrained={model_id}: the weights cannot be loaded ({_first_line(error)}). Without the hub, name a local "
+            f"pretrained={model_id}: weights cannot be loaded ({_first_line(error)}). Without the hub, name a local "
             f"folder (pretrained=PATH) or the embedded model (pretrained={tiny.NAME},head_set=tiny-digits/dg-ref-qsp)"
         ) from error
     finally:
