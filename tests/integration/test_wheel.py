@@ -39,7 +39,7 @@ def run(*command: str, cwd: Path | None = None) -> str:
 
 def test_everything_imports_from_the_wheel(python: Path, tmp_path: Path) -> None:
     code = (
-        "import harness_heads, harness_heads.tasks, harness_heads.protocol, harness_heads.tiny, harness_heads.head_sets;"
+        "import harness_heads, harness_heads.tasks, harness_heads.protocol, harness_heads.head_sets;"
         "print(harness_heads.__file__, harness_heads.tasks.__file__, harness_heads.protocol.__file__)"
     )
     for path in run(str(python), "-c", code, cwd=tmp_path).split():
