@@ -1,0 +1,178 @@
+"""Pictures, described as plain data and painted on demand.
+
+Kinds, each a JSON mapping with ``kind``:
+
+- ``row``: image of a data row {row, column, sha}
+- ``blank``: uniform grey, as large as another picture {like}
+- ``grid``: cells in reading order, each fitted into w x h pixels {cells, cell: [w, h], columns, fit, gap}
+- ``erase``: boxes of a picture filled with grey {base, boxes}
+- ``overlay``: a caption in a band across a picture {base, text}
+- ``marks``: labelled frames on a picture {base, boxes, labels}
+
+Painting is a pure function of the description and the data, so every rank and every resumed run sees equal pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from PIL import Image, ImageDraw, ImageFont, ImageOps
+
+from harness_heads.regions import Box, grid_cells
+from harness_heads.tasks.items import Picture
+
+GREY = 127  # level of blank pictures and erased cells
+FRAME_COLOURS = ("#e6194b", "#0047ff", "#3cb44b", "#f58231", "#911eb4", "#008080")
+
+
+class Images(Protocol):
+    """Where ``row`` pictures come from: :class:`harness_heads.tasks.data.Source`."""
+
+    def image(self, row: int, column: str) -> Image.Image:
+        """The row's image as RGB, made safe."""
+
+
+def blank(like: Picture) -> Picture:
+    """A grey picture of the same size."""
+    return {"kind": "blank", "like": like}
+
+
+def grid(cells: Sequence[Picture], cell: tuple[int, int], fit: str, columns: int = 2, gap: int = 0) -> Picture:
+    """A grid of pictures; ``gap`` white pixels are drawn over every inner border, sizes stay whole cells."""
+    return {"kind": "grid", "cells": list(cells), "cell": list(cell), "columns": columns, "fit": fit, "gap": gap}
+
+
+def grid_boxes(picture: Picture) -> tuple[Box, ...]:
+    """Pixel boxes of a grid's cells in reading order."""
+    columns, (w, h) = picture["columns"], picture["cell"]
+    rows = -(-len(picture["cells"]) // columns)
+    return grid_cells(w * columns, h * rows, columns, rows)
+
+
+def erase(base: Picture, boxes: Sequence[Box]) -> Picture:
+    """The picture with boxes filled in grey: information removed in pixels, nothing left to leak."""
+    return {"kind": "erase", "base": base, "boxes": [list(box) for box in boxes]}
+
+
+def overlay(base: Picture, text: str) -> Picture:
+    """The picture with a caption across its lower edge."""
+    return {"kind": "overlay", "base": base, "text": text}
+
+
+def marks(base: Picture, boxes: Sequence[Sequence[float]], labels: Sequence[str]) -> Picture:
+    """The picture with labelled frames."""
+    return {"kind": "marks", "base": base, "boxes": [list(b) for b in boxes], "labels": list(labels)}
+
+
+def paint(picture: Picture, images: Images) -> Image.Image:
+    """Paint a description as an RGB image."""
+    return _PAINTERS[picture["kind"]](picture, images)
+
+
+def _row(picture: Picture, images: Images) -> Image.Image:
+    return images.image(picture["row"], picture["column"])
+
+
+def _blank(picture: Picture, images: Images) -> Image.Image:
+    return Image.new("RGB", _size(picture["like"], images), (GREY, GREY, GREY))
+
+
+def _size(picture: Picture, images: Images) -> tuple[int, int]:
+    if picture["kind"] == "grid":  # known without decoding a photo
+        last = grid_boxes(picture)[-1]
+        return round(last[2]), round(last[3])
+    return paint(picture, images).size
+
+
+def _grid(picture: Picture, images: Images) -> Image.Image:
+    w, h = picture["cell"]
+    canvas = Image.new("RGB", _size(picture, images), "white")
+    boxes = grid_boxes(picture)
+    for cell, box in zip(picture["cells"], boxes):
+        fitted = fit_into(paint(cell, images), w, h, picture["fit"])
+        canvas.paste(fitted, (round(box[0]), round(box[1])))
+    if picture["gap"]:
+        _draw_gaps(canvas, boxes, picture["gap"])
+    return canvas
+
+
+def fit_into(image: Image.Image, width: int, height: int, fit: str) -> Image.Image:
+    """Fit an image into width x height: ``cover`` cuts its edges, ``contain`` leaves white margins."""
+    if image.size == (width, height):
+        return image
+    if fit == "cover":
+        return ImageOps.fit(image, (width, height), Image.Resampling.LANCZOS)
+    return ImageOps.pad(image, (width, height), Image.Resampling.LANCZOS, color="white")
+
+
+def _draw_gaps(canvas: Image.Image, boxes: Sequence[Box], gap: int) -> None:
+    draw, before = ImageDraw.Draw(canvas), gap // 2
+    for x in sorted({round(box[0]) for box in boxes} - {0}):
+        draw.rectangle((x - before, 0, x - before + gap - 1, canvas.height - 1), fill="white")
+    for y in sorted({round(box[1]) for box in boxes} - {0}):
+        draw.rectangle((0, y - before, canvas.width - 1, y - before + gap - 1), fill="white")
+
+
+def _erase(picture: Picture, images: Images) -> Image.Image:
+    image = paint(picture["base"], images).copy()
+    draw = ImageDraw.Draw(image)
+    for x0, y0, x1, y1 in picture["boxes"]:
+        draw.rectangle((round(x0), round(y0), round(x1) - 1, round(y1) - 1), fill=(GREY, GREY, GREY))
+    return image
+
+
+def _overlay(picture: Picture, images: Images) -> Image.Image:
+    image = paint(picture["base"], images).copy()
+    draw = ImageDraw.Draw(image)
+    text, font = _wrapped(draw, picture["text"], image.width, max(12, min(image.size) // 9))
+    box = draw.multiline_textbbox((0, 0), text, font=font, align="center")
+    band = round(box[3] - box[1]) + max(6, image.height // 20)
+    draw.rectangle((0, image.height - band, image.width, image.height), fill="white")
+    x = (image.width - (box[2] - box[0])) / 2 - box[0]
+    y = image.height - band + (band - (box[3] - box[1])) / 2 - box[1]
+    draw.multiline_text((x, y), text, font=font, fill="black", align="center")
+    return image
+
+
+def _wrapped(draw: ImageDraw.ImageDraw, text: str, width: int, size: int) -> tuple[str, Any]:
+    """Text broken into lines that fit the width, in the largest size with at most three lines (at least 10 px)."""
+    while True:
+        font = ImageFont.load_default(size)
+        lines = [""]
+        for word in text.split():
+            longer = f"{lines[-1]} {word}".strip()
+            if not lines[-1] or draw.textlength(longer, font=font) <= width * 0.94:
+                lines[-1] = longer
+            else:
+                lines.append(word)
+        widest = max(draw.textlength(line, font=font) for line in lines)
+        if size <= 10 or (len(lines) <= 3 and widest <= width * 0.94):
+            return "\n".join(lines), font
+        size -= 1
+
+
+def _marks(picture: Picture, images: Images) -> Image.Image:
+    image = paint(picture["base"], images).copy()
+    draw = ImageDraw.Draw(image)
+    line, font = max(2, min(image.size) // 150), ImageFont.load_default(max(12, min(image.size) // 25))
+    for i, ((x0, y0, x1, y1), label) in enumerate(zip(picture["boxes"], picture["labels"])):
+        colour = FRAME_COLOURS[i % len(FRAME_COLOURS)]
+        draw.rectangle((x0, y0, x1, y1), outline=colour, width=line)
+        text_box = draw.textbbox((0, 0), label, font=font)
+        w, h = text_box[2] - text_box[0] + 6, text_box[3] - text_box[1] + 6
+        left, top = min(max(0.0, x0), max(0.0, image.width - w)), max(0.0, y0 - h)
+        draw.rectangle((left, top, left + w, top + h), fill=colour)
+        draw.text((left + 3 - text_box[0], top + 3 - text_box[1]), label, font=font, fill="white")
+    return image
+
+
+_PAINTERS: dict[str, Any] = {
+    "row": _row,
+    "blank": _blank,
+    "grid": _grid,
+    "erase": _erase,
+    "overlay": _overlay,
+    "marks": _marks,
+}
+

@@ -1,0 +1,112 @@
+"""ClassPool: labelled images by class, and which class names cannot stand beside each other as options."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.tasks.sources import Source
+from harness_heads.tasks.spec import TaskSpec
+
+
+class ClassPool:
+    """Rows of a labelled image set by class.
+
+    Args:
+        source: rows.
+        label: label column: class numbers with names, or the names themselves.
+        rng: order in which a class gives its rows; each row is given once before any comes again.
+        task: for messages.
+    """
+
+    def __init__(self, source: Source, label: str, rng: np.random.Generator, task: str) -> None:
+        names = source.names(label)
+        rows: dict[str, list[int]] = {}
+        synonyms: dict[str, tuple[str, ...]] = {}
+        for row in range(len(source)):
+            value = source.value(row, label)
+            if value is None or value == -1:  # ImageNet's test split has labels -1
+                continue
+            full = names[value] if names is not None else str(value)
+            key = f"{value}:{full}" if names is not None else full  # "crane" is two classes
+            rows.setdefault(key, []).append(row)
+            synonyms[key] = split_synonyms(full)
+        self.classes = tuple(sorted(rows))
+        self._synonyms = synonyms
+        self._queues = {key: [rows[key][i] for i in rng.permutation(len(rows[key]))] for key in self.classes}
+        self._given = dict.fromkeys(self.classes, 0)
+        if len(self.classes) < 5:
+            raise HarnessHeadsError(
+                f"{task}: {source.label} has {len(self.classes)} classes; four options and a fifth class are needed"
+            )
+
+    def name(self, key: str) -> str:
+        """What stands as the option: the first synonym."""
+        return self._synonyms[key][0]
+
+    def next_row(self, key: str) -> int:
+        """The class's next image; starts over when all were given."""
+        queue = self._queues[key]
+        row = queue[self._given[key] % len(queue)]
+        self._given[key] += 1
+        return row
+
+    def clash(self, a: str, b: str) -> bool:
+        """Whether two classes cannot be told apart by name: a shared synonym, or one name within the other."""
+        return a == b or _clash(self._synonyms[a], self._synonyms[b])
+
+    def draw(self, count: int, avoid: Sequence[str], rng: np.random.Generator) -> list[str]:
+        """``count`` further classes that clash with none of ``avoid`` nor with each other.
+
+        Raises:
+            HarnessHeadsError: if the names leave too few.
+        """
+        chosen: list[str] = []
+        for i in rng.permutation(len(self.classes)):
+            key = self.classes[i]
+            if not any(self.clash(key, other) for other in (*avoid, *chosen)):
+                chosen.append(key)
+                if len(chosen) == count:
+                    return chosen
+        raise HarnessHeadsError(
+            f"class names: beside {', '.join(map(self.name, avoid))!r} only {len(chosen)} of {count} unambiguous "
+            "classes are left; give data with more, or more distinct, class names"
+        )
+
+    def targets(self, n: int, rng: np.random.Generator) -> list[str]:
+        """The right classes of ``n`` items: every class once before any comes twice."""
+        rounds = [rng.permutation(len(self.classes)) for _ in range(-(-n // len(self.classes)))]
+        return [self.classes[i] for order in rounds for i in order][:n]
+
+
+def split_synonyms(name: str) -> tuple[str, ...]:
+    """ImageNet's names are comma-joined synonyms; at least one part, white space made single."""
+    parts = tuple(" ".join(part.split()) for part in name.split(","))
+    return tuple(part for part in parts if part) or (name,)
+
+
+@cache
+def _words(name: str) -> tuple[str, ...]:
+    """Comparable words: one spelling of accents, case, punctuation and plural."""
+    text = "".join(c if c.isalnum() or unicodedata.combining(c) else " " for c in unicodedata.normalize("NFC", name))
+    words = tuple(text.casefold().split())
+    return tuple(w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in words)
+
+
+@cache
+def _clash(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
+    words_a, words_b = {_words(n) for n in a}, {_words(n) for n in b}
+    if words_a & words_b:
+        return True
+    first_a, first_b = _words(a[0]), _words(b[0])
+    return _within(first_a, first_b) or _within(first_b, first_a)
+
+
+def _within(short: tuple[str, ...], long: tuple[str, ...]) -> bool:
+    """Whether ``short`` is a run of words in ``long``; nothing is within what it is longer than."""
+    size = len(short)
+    return any(long[i : i + size] == short for i in range(len(long) - size + 1))
