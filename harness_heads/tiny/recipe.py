@@ -1,0 +1,110 @@
+"""The training recipe: every number of it, and what is trained when."""
+
+from dataclasses import dataclass
+from math import cos, pi
+
+Mixture = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Shares of the questions from one step on.
+
+    until: Fraction of all steps at which the stage ends.
+    single, grid, short, long: Shares of the tasks about single digits, grids, and strips (short and long questions).
+    """
+
+    until: float
+    single: Mixture
+    grid: Mixture
+    short: Mixture
+    long: Mixture
+
+
+STAGES = (
+    # letters are bound to options before there is much to see
+    Stage(0.11, {"word": 0.35, "match": 0.4, "text": 0.25}, {}, {}, {}),
+    # dense tasks: several answers a picture
+    Stage(
+        0.5,
+        {"matched": 0.42, "none": 0.2, "text": 0.16, "word": 0.1, "match": 0.12},
+        {"match_cells": 0.3, "match_finds": 0.25, "named": 0.15, "marked": 0.15, "find": 0.1, "box": 0.05},
+        {"digits_of_panels": 0.4, "panels_of_digits": 0.3, "ordinal": 0.2, "referring": 0.1},
+        {"ordinal_mcq": 0.75, "box": 0.25},
+    ),
+    # what the model is for
+    Stage(
+        1.0,
+        {"matched": 0.42, "none": 0.36, "text": 0.14, "word": 0.03, "match": 0.05},
+        {"named": 0.23, "marked": 0.23, "find": 0.22, "box": 0.17, "ambiguous": 0.05, "match_cells": 0.1},
+        {"ordinal": 0.45, "referring": 0.4, "digits_of_panels": 0.15},
+        {"ordinal_mcq": 0.5, "box": 0.5},
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All settings of a training run but the seed.
+
+    steps: Optimizer steps.
+    singles, grids, strips: Pictures a step; first_singles: single pictures a step while there is nothing else.
+    per_grid, per_strip, long_per_strip: Questions a picture.
+    rate, warm_up, hold, floor: Peak learning rate, steps of warm-up, fraction of steps before the cosine, its end.
+    patch_rate: Factor on the patch embedding's rate (its six equal kernels move together).
+    decay, clip: Weight decay and gradient norm.
+    renders: Augmented renders of each training digit.
+    mimetic: Key/value heads of each layer that start as same-token matchers.
+    align, place: Weights of the losses that tie merged image tokens to digit and place words.
+    align_fade: Fractions of the steps between which both weights go linearly to zero.
+    blind_one, blind_two: Share of single pictures with image keys cut in one, or two, random text layers.
+    blind_scene: Share of grids and strips with one such layer.
+    sparse: Weight of the penalty on the square root of each head's mean image attention, uniform over heads.
+    """
+
+    steps: int = 2400
+    singles: int = 36
+    first_singles: int = 64
+    grids: int = 11
+    strips: int = 11
+    per_grid: int = 3
+    per_strip: int = 3
+    long_per_strip: int = 1
+    rate: float = 2e-3
+    warm_up: int = 60
+    hold: float = 0.45
+    floor: float = 0.02
+    patch_rate: float = 0.3
+    decay: float = 0.02
+    clip: float = 1.0
+    renders: int = 16
+    mimetic: int = 2
+    align: float = 1.0
+    place: float = 0.5
+    align_fade: tuple[float, float] = (0.5, 0.75)
+    blind_one: float = 0.2
+    blind_two: float = 0.05
+    blind_scene: float = 0.12
+    sparse: float = 0.02
+
+
+def learning_rate(recipe: Recipe, step: int) -> float:
+    """Learning rate at a step: linear warm-up, constant, then a cosine down to the floor."""
+    if step < recipe.warm_up:
+        return recipe.rate * (step + 1) / recipe.warm_up
+    held = recipe.hold * recipe.steps
+    if step < held:
+        return recipe.rate
+    progress = (step - held) / max(1.0, recipe.steps - held)
+    return recipe.rate * (recipe.floor + (1 - recipe.floor) * 0.5 * (1 + cos(pi * progress)))
+
+
+def alignment(recipe: Recipe, step: int) -> float:
+    """Factor 1..0 on the alignment losses at a step."""
+    start, end = (fraction * recipe.steps for fraction in recipe.align_fade)
+    return min(1.0, max(0.0, (end - step) / (end - start)))
+
+
+def stage_at(recipe: Recipe, step: int) -> Stage:
+    """The stage that a step belongs to."""
+    return next(stage for stage in STAGES if step < stage.until * recipe.steps or stage is STAGES[-1])
