@@ -1,0 +1,103 @@
+"""Numbers of one task for lmms-eval's result table, from its item records alone."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.probes import ItemRecord
+from harness_heads.protocol.effects import Effect, arm_levels, effects, headroom
+from harness_heads.protocol.evidence import RunInfo, TaskEvidence, run_info_from_dict
+from harness_heads.protocol.records import read_records
+
+NO_INTERVENTION = "no intervention"
+_PRIMARY_STATISTICS = ("control_mean", "control_sd", "z")
+
+
+def task_summary(records: Sequence[ItemRecord], run: Mapping[str, Any] | None = None) -> dict[str, float | str]:
+    """What a task showed, as ``name -> number``; records in any order, from any number of ranks.
+
+    Arms are named alone (``P_matched``); what belongs to a set is prefixed by its name (``tiny/a: ncs``), and by its
+    condition or control family too where a task has several. NaN where a number cannot be estimated.
+
+    Args:
+        records: item records of one task.
+        run: the run block, where no record carries it.
+    """
+    if not records:
+        return {"note": "no items"}
+    reader = read_records(records, records[0].task)
+    stock = all(not row.blocks for row in reader.rows.values())
+    task = reader.finish(-1 if stock else 0)
+    if stock:
+        return stock_summary(task)
+    runs = reader.runs or ([] if run is None else [run_info_from_dict(run, task.task)])
+    if not runs:
+        raise HarnessHeadsError(f"task {task.task}: no answer carries the run's head sets")
+    return evidence_summary(task, runs[0])
+
+
+def evidence_summary(task: TaskEvidence, run: RunInfo) -> dict[str, float | str]:
+    """The same from a task that was already read."""
+    out: dict[str, float | str] = {"n": float(task.n)}
+    levels = arm_levels(task, run)
+    for level in levels:
+        out |= {f"P_{level.arm}": level.p, f"acc_{level.arm}": level.accuracy}
+    top = headroom(levels)
+    if not math.isnan(top):
+        out["headroom"] = top
+    found = effects(task, run)
+    several = {
+        "condition": len({e.condition for e in found if e.primary}) > 1,
+        "family": len({e.family for e in found}) > 1,
+    }
+    first_family = {(e.key, e.score, e.condition): e.family for e in reversed(found)}
+    for effect in found:
+        name = effect.name + (f" {effect.condition}" if several["condition"] else "")
+        if effect.family == first_family[(effect.key, effect.score, effect.condition)]:
+            out[f"{name}: {effect.score}"] = effect.mean
+            if effect.score == "ncs":
+                out[f"{name}: ncs_over_headroom"] = effect.mean / top if top > 0 else math.nan
+        if effect.primary:
+            held = name + (f" vs {effect.family}" if several["family"] else "")
+            out |= {f"{held}: {s}": getattr(effect, s) for s in _PRIMARY_STATISTICS}
+            out |= {f"{held}: rank_p": effect.p_upper, f"{held}: floor": effect.floor, f"{held}: r": float(effect.r)}
+    return out
+
+
+def stock_summary(task: TaskEvidence) -> dict[str, float | str]:
+    """Accuracy per arm of a stock model: it answers in words, and nothing is done to its heads."""
+    out: dict[str, float | str] = {"n": float(task.n), "note": NO_INTERVENTION}
+    for arm, texts in task.plain.items():
+        right = task.right(arm)
+        hits = [_letter(t, task.letters) == int(c) for t, c in zip(texts, right, strict=True) if c >= 0]
+        out[f"acc_{arm}"] = sum(hits) / len(hits) if hits else math.nan
+    return out
+
+
+def primary_effects(task: TaskEvidence, run: RunInfo) -> tuple[Effect, ...]:
+    """The effects that claims are judged by."""
+    return tuple(e for e in effects(task, run) if e.primary)
+
+
+def _letter(text: str, letters: Sequence[str]) -> int | None:
+    """Option that an answer in words names, ``None`` where it names none or several.
+
+    The first line decides; "not A, it is C" and "The answer is B because a car moves." are read by their last letter
+    that stands alone after a cue, else by the only letter that stands alone.
+    """
+    plain = text.translate({0xFF21 + i: chr(65 + i) for i in range(26)}).replace("*", " ").strip()
+    if not plain:
+        return None
+    allowed = "".join(letters)
+    start = re.match(rf"^\(?([{allowed}{allowed.lower()}])\)?[.:)]?(\s|$)", plain)
+    if start and (len(plain) <= 4 or plain[start.end(1) :][:1] in ".:)"):
+        return letters.index(start[1].upper())
+    cue = re.findall(rf"(?:answer|option|choice|it)\s*(?:is|:)\s*\(?([{allowed}])\b", plain)
+    if cue:
+        return letters.index(cue[-1])
+    alone = re.findall(rf"\b([{allowed}])\b", plain)
+    return letters.index(alone[0]) if len(set(alone)) == 1 else None
