@@ -1,0 +1,248 @@
+"""Many head sets and conditions on one prompt, at least cost.
+
+The host's own forward runs once per prompt, watched; the head sets are then run together, the empty set among them as
+the baseline. See docs/interventions.md for the semantics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from harness_heads.attention import kernel_name, refuse_unsupported
+from harness_heads.conditions import Condition
+from harness_heads.engine_batch import Outcome, run_batch
+from harness_heads.engine_clean import Clean, clean_pass
+from harness_heads.engine_generate import Prompts, acting
+from harness_heads.engine_handlers import Record, Target, mean_mass
+from harness_heads.engine_options import option_logprobs, option_tokens, total_mass
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.families import family_of
+from harness_heads.heads import Head, HeadSet
+from harness_heads.interventions import Action, resolve
+from harness_heads.layouts import PromptLayout
+from harness_heads.regions import Region
+
+Mode = Literal["auto", "batch", "replay"]
+NONE = "none"
+UNMOVED = 1e-6  # relative change of mass that is rounding and not a dose
+CPU_CHUNK, GPU_CHUNK = 8, 32  # head sets run together; on a CPU the scores should stay near the cache
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What one prompt answered.
+
+    Attributes:
+        logprobs: ``[condition][set key][option]``, natural log over the whole vocabulary, surface forms summed.
+        dose: ``[condition][set key] -> {"before", "after"}``: mean over the set's heads and the prompt's rows in scope
+            of the attention mass on the condition's keys, clean and intervened. Not given for the empty set.
+        option_mass: ``[condition][set key]`` probability of all options together.
+        numerics: ``dtype``, ``kernel``, ``mode``, and ``baseline_gap``: the largest difference of option
+            log-probabilities between the empty set and the host's own forward.
+    """
+
+    logprobs: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    dose: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    option_mass: dict[str, dict[str, float]] = field(default_factory=dict)
+    numerics: dict[str, Any] = field(default_factory=dict)
+
+
+class Engine:
+    """Runs conditions on head sets of one loaded model.
+
+    Args:
+        model: a transformers vision-language model of a supported family, in evaluation mode.
+        processor: the host's processor or tokenizer.
+        verify: prove the intervention on the first prompt before anything is scored.
+        chunk: head sets run together; bounds memory. Default: 8 on a CPU, 32 on a GPU.
+        mode: ``batch`` runs all rows of every set; ``replay`` only rows that can differ; ``auto`` replays where the
+            family allows it.
+    """
+
+    def __init__(
+        self, model: Any, processor: Any, *, verify: bool = True, chunk: int | None = None, mode: Mode = "auto"
+    ) -> None:
+        if chunk is not None and chunk < 1:
+            raise HarnessHeadsError(f"engine: chunk={chunk} runs no head set; give 1 or more")
+        self.model: nn.Module = model
+        self.processor = processor
+        self.dtype: torch.dtype = model.dtype
+        self.family = family_of(model)
+        self.geometry = self.family.geometry(model)
+        self.kernel = kernel_name(model, self.family)
+        self.mode: Mode = mode
+        self.verify = verify
+        self.chunk = chunk or (GPU_CHUNK if model.device.type == "cuda" else CPU_CHUNK)
+        self.proof: Any = None
+        refuse_unsupported(model, self.family)
+
+    def layout(self, inputs: Mapping[str, Any], image_sizes: Sequence[tuple[int, int]]) -> PromptLayout:
+        """Layout of one prompt as the host's processor made it."""
+        if inputs["input_ids"].shape[0] != 1:
+            raise HarnessHeadsError(f"engine: one prompt at a time, got a batch of {inputs['input_ids'].shape[0]}")
+        return self.family.layout(self.model.config, inputs, image_sizes, self.processor)
+
+    def answer(
+        self,
+        inputs: Mapping[str, Any],
+        sets: Sequence[HeadSet],
+        *,
+        keys: Sequence[str],
+        conditions: Sequence[Condition],
+        options: Sequence[str],
+        regions: Mapping[str, Region] | None = None,
+        image_sizes: Sequence[tuple[int, int]] = (),
+    ) -> Answers:
+        """Log-probabilities of ``options`` for every condition and set.
+
+        Args:
+            inputs: tensors of one prompt (batch 1, no padding needed) as the host's processor made them.
+            sets: head sets; one of them is empty and is the baseline of every condition.
+            keys: what to call each set in the answer.
+            conditions: what is done; without any, the empty set alone is answered under the name ``none``.
+            options: answer strings, each one token.
+            regions: boxes that conditions may name, in pixels of the image as shown.
+            image_sizes: width and height of every image as shown.
+
+        Raises:
+            HarnessHeadsError: if a condition could not act on this prompt, or moved no attention at all.
+        """
+        if len(keys) != len(sets):
+            raise HarnessHeadsError(f"engine: {len(keys)} keys for {len(sets)} head sets; give one each")
+        for heads in sets:
+            for head in heads:
+                self.geometry.check(head, heads.name)
+        empty = [key for key, heads in zip(keys, sets, strict=True) if not len(heads)]
+        if not empty:
+            raise HarnessHeadsError("engine: no empty head set among the sets; it is the baseline")
+        layout = self.layout(inputs, image_sizes)
+        actions = {c.name: resolve(c, layout, regions or {}) for c in conditions}
+        for name, action in actions.items():
+            if not bool(action.rows.any()):
+                raise HarnessHeadsError(f"condition {name}: options are read off the prompt, no row is ever decoded")
+        tokens = option_tokens(self.family, self.processor, options)
+        if self.verify and self.proof is None and actions:
+            from harness_heads.verify import self_check
+
+            self.proof = self_check(self, inputs, [s for s in sets if len(s)], list(actions.values()))
+        clean = self._clean(inputs, layout, sets, list(actions.values()))
+        host = option_logprobs(clean.logits[None], tokens)[0]
+        answers = Answers()
+        if not conditions:
+            answers.logprobs[NONE] = {empty[0]: host}
+            answers.option_mass[NONE] = {empty[0]: total_mass(host)}
+            answers.numerics.update(self._numerics(0.0, "host"))
+            return answers
+        gap = 0.0
+        for number, (name, action) in enumerate(actions.items()):
+            outcome = self._run(clean, sets, action)
+            logprobs = option_logprobs(outcome.logits, tokens)
+            answers.logprobs[name] = dict(zip(keys, logprobs, strict=True))
+            answers.option_mass[name] = {key: total_mass(values) for key, values in answers.logprobs[name].items()}
+            answers.dose[name] = self._dose(clean, sets, keys, action, number, outcome)
+            baseline = answers.logprobs[name][empty[0]]
+            gap = max(gap, *(abs(baseline[option] - host[option]) for option in options), 0.0)
+        answers.numerics.update(self._numerics(gap, "batch"))
+        return answers
+
+    @contextmanager
+    def generating(
+        self,
+        heads: HeadSet | Sequence[HeadSet],
+        condition: Condition,
+        *,
+        regions: Mapping[str, Region] | None = None,
+        image_sizes: Sequence[tuple[int, int]] = (),
+    ) -> Iterator[None]:
+        """Context in which ``model.generate`` and ``model(...)`` run under the intervention.
+
+        Works with a key/value cache and with batches padded on the left; row groups, image tokens and padding are found
+        anew at every prefill. With an empty set the outputs are the host's own, bit for bit.
+
+        Args:
+            heads: one set for all rows of the batch, or one per row.
+            regions, image_sizes: needed when the condition names a region; all rows must then hold one prompt.
+
+        Raises:
+            HarnessHeadsError: when the context closes, if the intervention touched nothing in it.
+        """
+        sets = [heads] if isinstance(heads, HeadSet) else list(heads)
+        for one in sets:
+            for head in one:
+                self.geometry.check(head, one.name)
+        prompts = Prompts(
+            self.model, self.family, self.processor, [s.heads for s in sets], condition, regions or {}, image_sizes
+        )
+        with acting(prompts):
+            yield
+
+    def logprobs_under(self, inputs: Mapping[str, Any], heads: Sequence[Head], action: Action) -> Tensor:
+        """Log-probabilities (V,) of the final row under an action, as :meth:`answer` computes them; float64."""
+        clean = clean_pass(self.model, self.family, inputs, _no_record(inputs))
+        outcome = run_batch(
+            self.model, self.family, clean.decoder_kwargs, [Target((), None), Target(tuple(heads), action)]
+        )
+        return outcome.logits[1].double().log_softmax(-1)
+
+    def _clean(
+        self, inputs: Mapping[str, Any], layout: PromptLayout, sets: Sequence[HeadSet], actions: Sequence[Action]
+    ) -> Clean:
+        device = inputs["input_ids"].device
+        layers = frozenset(head.layer for heads in sets for head in heads) if actions else frozenset[int]()
+        wanted = torch.zeros(layout.length, dtype=torch.bool)
+        for action in actions:
+            wanted |= action.rows
+        keys = torch.stack([a.keys for a in actions], 1) if actions else torch.zeros(layout.length, 0)
+        record = Record(layers, wanted.nonzero()[:, 0].to(device), keys.to(device))
+        return clean_pass(self.model, self.family, inputs, record)
+
+    def _run(self, clean: Clean, sets: Sequence[HeadSet], action: Action) -> Outcome:
+        targets = [Target(heads.heads, action if len(heads) else None) for heads in sets]
+        parts = [
+            run_batch(self.model, self.family, clean.decoder_kwargs, targets[start : start + self.chunk])
+            for start in range(0, len(targets), self.chunk)
+        ]
+        return Outcome(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+
+    def _dose(
+        self,
+        clean: Clean,
+        sets: Sequence[HeadSet],
+        keys: Sequence[str],
+        action: Action,
+        number: int,
+        outcome: Outcome,
+    ) -> dict[str, dict[str, float]]:
+        in_scope = action.rows.to(clean.record.rows.device)[clean.record.rows]
+        rows = int(in_scope.sum())
+        dose = {}
+        for index, (key, heads) in enumerate(zip(keys, sets, strict=True)):
+            if not len(heads):
+                continue
+            if not int(outcome.acted[index]):
+                raise HarnessHeadsError(f"condition {action.condition.name} on set {heads.name!r}: no row was touched")
+            before = mean_mass(clean.record.masses, heads.heads, in_scope, number)
+            after = float(outcome.mass[index]) / (len(heads) * rows)
+            if action.condition.op != "ablate" and abs(before - after) <= UNMOVED * max(before, after):
+                raise HarnessHeadsError(
+                    f"condition {action.condition.name} on set {heads.name!r}: attention mass did not move "
+                    f"({before:.3g} before and after); these heads cannot show an effect here"
+                )
+            dose[key] = {"before": before, "after": after}
+        return dose
+
+    def _numerics(self, gap: float, mode: str) -> dict[str, Any]:
+        dtype = str(self.dtype).removeprefix("torch.")
+        return {"dtype": dtype, "kernel": self.kernel, "baseline_gap": gap, "mode": mode}
+
+
+def _no_record(inputs: Mapping[str, Any]) -> Record:
+    device = inputs["input_ids"].device
+    none = torch.zeros(0, dtype=torch.long, device=device)
+    return Record(frozenset(), none, torch.zeros(inputs["input_ids"].shape[1], 0, device=device))

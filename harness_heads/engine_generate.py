@@ -1,0 +1,166 @@
+"""Interventions while the model's own forward or ``generate`` runs, with a key/value cache and padded batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from harness_heads.attention import handling, installed
+from harness_heads.conditions import Condition
+from harness_heads.engine_handlers import Overwrite, Target
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.families import Family
+from harness_heads.heads import Head
+from harness_heads.interventions import Action, resolve
+from harness_heads.layouts import ImageTokens, PromptLayout, no_cells
+from harness_heads.regions import Region
+
+
+@dataclass(eq=False)
+class Prompts:
+    """Turns the arguments of a prefill into one target per batch row.
+
+    Attributes:
+        heads: head sets; one for every row, or one that all rows share.
+        condition: what is done.
+        regions, image_sizes: of the prompt; rows must then hold the same prompt.
+    """
+
+    model: nn.Module
+    family: Family
+    processor: Any
+    heads: Sequence[tuple[Head, ...]]
+    condition: Condition
+    regions: Mapping[str, Region]
+    image_sizes: Sequence[tuple[int, int]]
+
+    def targets(self, arguments: Mapping[str, Any]) -> list[Target]:
+        """One target per row of ``input_ids``, in padded positions."""
+        ids: Tensor = arguments["input_ids"]
+        mask = arguments.get("attention_mask")
+        batch = ids.shape[0]
+        if len(self.heads) not in (1, batch):
+            raise HarnessHeadsError(f"generation: {len(self.heads)} head sets for a batch of {batch}; give one per row")
+        found: list[Target] = []
+        known: dict[tuple[int, ...], Action] = {}
+        for row in range(batch):
+            heads = self.heads[row % len(self.heads)]
+            if not heads:
+                found.append(Target((), None))
+                continue
+            tokens, pad = _unpadded(ids[row], None if mask is None else mask[row], row)
+            key = (pad, *tokens.tolist())
+            if key not in known:
+                layout = self._layout(arguments, tokens, row)
+                known[key] = resolve(self.condition, layout, self.regions).shifted(pad)
+            found.append(Target(heads, known[key]))
+        if self.condition.keys in self.regions and len({key[1:] for key in known}) > 1:
+            raise HarnessHeadsError("generation: regions belong to one prompt, but the batch holds several")
+        return found
+
+    def _layout(self, arguments: Mapping[str, Any], tokens: Tensor, row: int) -> PromptLayout:
+        if self.condition.keys in self.regions:
+            return self.family.layout(self.model.config, arguments, self.image_sizes, self.processor, row)
+        return coarse_layout(self.family, self.model.config, tokens, self.processor)
+
+
+def coarse_layout(family: Family, config: Any, tokens: Tensor, processor: Any) -> PromptLayout:
+    """Layout that knows which tokens are image tokens but not what they show; enough unless a region is named."""
+    from harness_heads.families.turns import user_turn
+
+    image = family.image_token(config)
+    positions = (tokens == image).nonzero()[:, 0]
+    images = (ImageTokens(positions, no_cells(len(positions)), (1, 1)),) if len(positions) else ()
+    turn = user_turn(tokens, processor, family.turn_start, family.turn_end, image)
+    return PromptLayout(len(tokens), images, turn, family.may_look_ahead)
+
+
+def _unpadded(ids: Tensor, mask: Tensor | None, row: int) -> tuple[Tensor, int]:
+    """Tokens of one row without padding, and how many padding tokens stand before them."""
+    if mask is None:
+        return ids.cpu(), 0
+    inside = mask.cpu().bool().nonzero()[:, 0]
+    first, last = int(inside[0]), int(inside[-1])
+    if last - first + 1 != len(inside):
+        raise HarnessHeadsError(f"generation: the attention mask of row {row} has holes; pad on one side only")
+    return ids.cpu()[first : last + 1], first
+
+
+@dataclass(eq=False)
+class Watch:
+    """Prepares the handler before every forward of the model: new targets at a prefill, positions at a decode step."""
+
+    prompts: Prompts
+    overwrite: Overwrite
+    forwards: int = 0
+    acted: list[int] = field(default_factory=list)
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        arguments = dict(kwargs)
+        if args:
+            arguments["input_ids"] = args[0]
+        cache = arguments.get("cache", arguments.get("past_key_values"))
+        seen = _seen(cache)
+        if seen == 0:
+            if arguments.get("input_ids") is None:
+                raise HarnessHeadsError("interventions find image tokens by input_ids; do not pass inputs_embeds alone")
+            self.collect()
+            ids = arguments["input_ids"]
+            self.overwrite = Overwrite(self.prompts.targets(arguments), ids.device)
+        self.overwrite.first_row = seen
+        self.forwards += 1
+
+    def attend(self, layer: int, call: Any) -> Tensor:
+        return self.overwrite.attend(layer, call)
+
+    def collect(self) -> None:
+        """Note how much the handler of the prompts so far has done."""
+        for row, target in enumerate(self.overwrite.targets):
+            if target.action is not None:
+                self.acted.append(int(self.overwrite.acted[row]))
+
+    def check(self) -> None:
+        """Raise if an intervention that should have acted touched nothing."""
+        self.collect()
+        name = self.prompts.condition.name
+        if self.forwards and any(count == 0 for count in self.acted):
+            raise HarnessHeadsError(
+                f"condition {name}: no row was touched in this context (phase or rows never came up); it did not act"
+            )
+
+
+def _seen(cache: Any) -> int:
+    if cache is None:
+        return 0
+    if getattr(cache, "is_compileable", False):
+        raise HarnessHeadsError("static caches are not supported; generate with the default dynamic cache")
+    if not hasattr(cache, "get_seq_length"):
+        raise HarnessHeadsError(f"cache of type {type(cache).__name__} is not supported; use the default dynamic cache")
+    cache.reorder_cache = _refuse_beams
+    return int(cache.get_seq_length())
+
+
+def _refuse_beams(*_: Any, **__: Any) -> NoReturn:
+    raise HarnessHeadsError("beam search is not supported under an intervention; generate with num_beams=1")
+
+
+@contextmanager
+def acting(prompts: Prompts) -> Iterator[Watch]:
+    """The intervention acts in every forward and ``generate`` of the model inside this context.
+
+    A forward without a cache, or with an empty one, is a new prompt; later forwards on that cache continue it.
+    """
+    model = prompts.model
+    watch = Watch(prompts, Overwrite((), torch.device("cpu")))
+    hook = model.register_forward_pre_hook(watch, with_kwargs=True)
+    try:
+        with installed(model, prompts.family), handling(watch):
+            yield watch
+        watch.check()
+    finally:
+        hook.remove()

@@ -1,0 +1,145 @@
+"""What acts inside the attention function: overwriting touched heads, recording a clean pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from harness_heads.attention import Call
+from harness_heads.engine_pairs import Pairs, attend
+from harness_heads.heads import Head
+from harness_heads.interventions import Action
+from harness_heads.reading import region_sums
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """One row of a batch: the heads of a set and what is done to them (``None``: nothing)."""
+
+    heads: tuple[Head, ...]
+    action: Action | None
+
+
+@dataclass(eq=False)
+class Group:
+    """Pairs of one layer that share an action: batch rows and heads, long (N,)."""
+
+    action: Action
+    batch: Tensor
+    heads: Tensor
+
+
+def groups_by_layer(targets: Sequence[Target], device: torch.device) -> dict[int, list[Group]]:
+    """The (batch row, head) pairs of every layer, gathered by action."""
+    gathered: dict[int, dict[int, tuple[Action, list[int], list[int]]]] = {}
+    for row, target in enumerate(targets):
+        if target.action is None:
+            continue
+        for layer, head in target.heads:
+            slot = gathered.setdefault(layer, {}).setdefault(id(target.action), (target.action, [], []))
+            slot[1].append(row)
+            slot[2].append(head)
+    return {
+        layer: [
+            Group(action.to(device), torch.tensor(batch, device=device), torch.tensor(heads, device=device))
+            for action, batch, heads in slots.values()
+        ]
+        for layer, slots in gathered.items()
+    }
+
+
+@dataclass(eq=False)
+class Overwrite:
+    """Overwrites the outputs of touched heads, row b of the batch under ``targets[b]``.
+
+    Attributes:
+        first_row: position of the first query row of the running forward (0, or what a cache holds already).
+        mass: attention on the action's keys per batch row, summed over touched prompt rows and heads; float64 (B,).
+        acted: (row, key or output) pairs touched so far, per batch row; long (B,).
+    """
+
+    targets: Sequence[Target]
+    device: torch.device
+    first_row: int = 0
+    plan: dict[int, list[Group]] = field(init=False)
+    mass: Tensor = field(init=False)
+    acted: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plan = groups_by_layer(self.targets, self.device)
+        self.mass = torch.zeros(len(self.targets), dtype=torch.float64, device=self.device)
+        self.acted = torch.zeros(len(self.targets), dtype=torch.long, device=self.device)
+
+    def attend(self, layer: int, call: Call) -> Tensor:
+        out = call.base()
+        groups = self.plan.get(layer)
+        if not groups:
+            return out
+        queries, keys = call.query.shape[2], call.key.shape[2]
+        positions = torch.arange(queries, device=out.device) + self.first_row
+        # a sliding cache has dropped early keys: the last key is the last query's own
+        key_positions = torch.arange(keys, device=out.device) + (self.first_row + queries - keys)
+        for group in groups:
+            rows = group.action.touches(positions).nonzero()[:, 0]
+            if not len(rows):
+                continue
+            pairs = Pairs(
+                call,
+                group.batch,
+                group.heads,
+                rows,
+                positions[rows],
+                key_positions,
+                call.visible(rows, int(group.batch[0])),
+            )
+            result = attend(pairs, group.action)
+            out[group.batch[:, None], rows[None, :], group.heads[:, None]] = result.out
+            in_prompt = positions[rows] < group.action.length
+            self.mass.index_add_(0, group.batch, result.mass[:, in_prompt].sum(-1).double())
+            self.acted.index_add_(0, group.batch, torch.full_like(group.batch, len(rows)))
+        return out
+
+
+@dataclass(eq=False)
+class Record:
+    """Records a clean pass: attention of ``rows`` summed over key sets, and keys and values from some layer on.
+
+    Attributes:
+        layers: layers whose attention is read.
+        rows: query positions; long (R,).
+        keys: membership of the key sets; float (T, G).
+        masses: per layer, attention (H, R, G).
+        keep_from: first layer whose keys and values are kept; ``None`` keeps none.
+        kept: per layer, key and value after rotary embedding, (1, Hkv, T, D).
+        calls: layers that were seen.
+    """
+
+    layers: frozenset[int]
+    rows: Tensor
+    keys: Tensor
+    keep_from: int | None = None
+    masses: dict[int, Tensor] = field(default_factory=dict)
+    kept: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    masks: dict[int, Tensor | None] = field(default_factory=dict)
+
+    def attend(self, layer: int, call: Call) -> Tensor:
+        if layer in self.layers and self.keys.shape[1]:
+            self.masses[layer] = region_sums(call, self.rows, self.keys)
+        if self.keep_from is not None and layer >= self.keep_from:
+            self.kept[layer] = (call.key, call.value)
+        self.masks[layer] = call.mask
+        return call.base()
+
+
+def mean_mass(masses: Mapping[int, Tensor], heads: Sequence[Head], rows: Tensor, key_set: int) -> float:
+    """Mean over heads and rows of the attention mass on one key set.
+
+    Args:
+        masses: per layer (H, R, G), as :class:`Record` leaves them.
+        rows: which of the R recorded rows count; bool (R,).
+    """
+    values = [masses[head.layer][head.head, rows, key_set].double().mean() for head in heads]
+    return float(torch.stack(values).mean())

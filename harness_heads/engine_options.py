@@ -1,0 +1,34 @@
+"""Log-probabilities of the options at the final row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness_heads.families import Family
+
+
+def option_tokens(family: Family, processor: Any, options: Sequence[str]) -> dict[str, Tensor]:
+    """Token ids of each option's surface forms; long (n,)."""
+    tokenizer = getattr(processor, "tokenizer", processor)
+    return {option: family.option_ids(tokenizer, option) for option in options}
+
+
+def option_logprobs(logits: Tensor, tokens: Mapping[str, Tensor]) -> list[dict[str, float]]:
+    """Natural log-probability of every option over the whole vocabulary, surface forms summed.
+
+    Args:
+        logits: (B, V); normalised in float32, or in float64 for float64 models.
+    """
+    dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    logprobs = logits.to(dtype).log_softmax(-1)
+    columns = {option: logprobs[:, ids.to(logits.device)].logsumexp(-1).tolist() for option, ids in tokens.items()}
+    return [{option: column[row] for option, column in columns.items()} for row in range(logits.shape[0])]
+
+
+def total_mass(logprobs: Mapping[str, float]) -> float:
+    """Probability of all options together."""
+    return float(sum(torch.tensor(value, dtype=torch.float64).exp() for value in logprobs.values()))

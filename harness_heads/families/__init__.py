@@ -1,0 +1,37 @@
+"""Model families by ``config.model_type``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from harness_heads.errors import HarnessHeadsError, did_you_mean
+from harness_heads.families.base import Family, PromptInputs
+from harness_heads.families.qwen import QWEN2_5_VL, QWEN2_VL, QWEN3_5, QWEN3_VL
+
+__all__ = ["FAMILIES", "REFUSED", "Family", "PromptInputs", "family_of"]
+
+FAMILIES: tuple[Family, ...] = (QWEN2_VL, QWEN2_5_VL, QWEN3_VL, QWEN3_5)
+
+REFUSED = {
+    "mllama": "its image keys live in cross-attention layers and no image token is in the sequence, so masks by "
+    "position would be silent no-ops",
+}
+"""Model types that cannot be right, with the reason."""
+
+
+def family_of(model: Any) -> Family:
+    """The family of a loaded model.
+
+    Raises:
+        HarnessHeadsError: one sentence, for a model type that is refused or unknown.
+    """
+    model_type = str(getattr(model.config, "model_type", ""))
+    if model_type in REFUSED:
+        raise HarnessHeadsError(f"model type {model_type!r} is refused: {REFUSED[model_type]}")
+    known = {name: family for family in FAMILIES for name in family.model_types}
+    if model_type not in known:
+        raise HarnessHeadsError(
+            f"model type {model_type!r} has no family entry{did_you_mean(model_type, known)} "
+            f"(supported: {', '.join(sorted(known))})"
+        )
+    return known[model_type]

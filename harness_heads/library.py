@@ -1,0 +1,117 @@
+"""Library use, without a harness: intervene on a transformers model, or read its attention.
+
+with harness_heads.intervene(model, harness_heads.Mask([(12, 3), (14, 0)]), processor=processor):
+    model.generate(**inputs)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from harness_heads.conditions import Beta, Condition
+from harness_heads.engine_generate import Prompts, acting
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.families import family_of
+from harness_heads.heads import Head, HeadSet
+from harness_heads.interventions import Intervention
+from harness_heads.reading import read_rows
+from harness_heads.regions import Region
+
+Heads = HeadSet | Iterable[tuple[int, int]]
+
+
+def Mask(
+    heads: Heads, keys: str = "image", rows: Sequence[str] = ("all",), *, phase: str = "both", keep_self: bool = False
+) -> Intervention:
+    """Cut the attention of ``heads`` to ``keys`` (``image``, ``text`` or a region's name) on ``rows``."""
+    return Intervention(_heads(heads), Condition("mask", keys, tuple(rows), phase=phase, keep_self=keep_self))
+
+
+def Steer(
+    heads: Heads,
+    keys: str,
+    beta: Beta = "hard",
+    rows: Sequence[str] = ("all",),
+    *,
+    phase: str = "both",
+    numerics: str = "float32",
+) -> Intervention:
+    """Raise the scores of region ``keys`` by ``beta`` and lower those of all other image tokens by as much."""
+    return Intervention(_heads(heads), Condition("steer", keys, tuple(rows), beta, phase=phase, numerics=numerics))
+
+
+def Ablate(
+    heads: Heads, rows: Sequence[str] = ("all",), *, phase: str = "both", ablation: str = "zero"
+) -> Intervention:
+    """Zero the output of ``heads``, or make their attention uniform (``ablation="uniform"``)."""
+    return Intervention(_heads(heads), Condition("ablate", "", tuple(rows), phase=phase, ablation=ablation))
+
+
+@contextmanager
+def intervene(
+    model: Any,
+    intervention: Intervention,
+    *,
+    processor: Any = None,
+    regions: Mapping[str, Region] | None = None,
+    image_sizes: Sequence[tuple[int, int]] = (),
+) -> Iterator[None]:
+    """Context in which every forward and ``generate`` of ``model`` runs under ``intervention``.
+
+    Args:
+        model: a transformers vision-language model of a supported family, in evaluation mode; forwards must run under
+            ``torch.no_grad()``.
+        processor: finds the user turn; needed for rows ``question`` and ``tail`` and for keys ``text``.
+        regions: boxes that the intervention may name, in pixels of the image as shown.
+        image_sizes: width and height of every image as shown, needed with ``regions``.
+
+    Raises:
+        HarnessHeadsError: if the model, its state or the heads are not supported, or when the context closes without
+            the intervention having touched anything.
+    """
+    family = family_of(model)
+    geometry = family.geometry(model)
+    for head in intervention.heads:
+        geometry.check(head, "intervention")
+    prompts = Prompts(
+        model, family, processor, [intervention.heads], intervention.condition, regions or {}, image_sizes
+    )
+    with acting(prompts):
+        yield
+
+
+def read(
+    model: Any,
+    inputs: Mapping[str, Any],
+    *,
+    rows: Sequence[str] | Sequence[int] = ("last",),
+    regions: Mapping[str, Region] | None = None,
+    image_sizes: Sequence[tuple[int, int]] = (),
+    processor: Any = None,
+) -> Tensor:
+    """Attention of every head, summed over ``image`` and each region, averaged over rows.
+
+    Returns:
+        float32 (layers, heads, 1 + regions); the first column is the whole image. Layers without softmax heads hold
+        zeros.
+    """
+    family = family_of(model)
+    layout = family.layout(model.config, inputs, image_sizes, processor)
+    named = regions or {}
+    keys = [layout.image_positions, *(layout.region_tokens(region, name=name) for name, region in named.items())]
+    if any(isinstance(row, str) for row in rows):
+        positions = layout.rows([str(row) for row in rows])
+    else:
+        positions = torch.tensor([int(row) for row in rows], dtype=torch.long)
+    if not len(positions):
+        raise HarnessHeadsError(f"read: no row {'+'.join(map(str, rows))} in this prompt")
+    return read_rows(model, family, inputs, positions, keys).mean(2)
+
+
+def _heads(heads: Heads) -> tuple[Head, ...]:
+    return tuple(Head(int(layer), int(head)) for layer, head in heads)
