@@ -23,8 +23,8 @@ Handler = Callable[[int, Mapping[str, torch.Tensor], list[Image.Image]], None]
 
 
 @dataclass
-class _Current:
-    """The request that the host is preparing right now."""
+class Current:
+    """The request that the host is preparing right now: its number, and the images that it shows."""
 
     number: int | None = None
     images: tuple[Image.Image, ...] = ()
@@ -49,40 +49,56 @@ def run_through_host(
     Raises:
         HarnessHeadsError: if the host swallowed a failure or never reached ``generate``.
     """
-    current = _Current()
+    current = Current()
     done: set[int] = set()
-    failures: list[BaseException] = []
 
     def stand_in(*args: Any, **kwargs: Any) -> torch.Tensor:
         inputs = {k: v for k, v in kwargs.items() if isinstance(v, torch.Tensor)}
         ids = inputs.get("input_ids", args[0] if args else None)
         if ids is None or ids.shape[0] != 1 or current.number is None:
             raise HarnessHeadsError("the host does not prepare one prompt at a time; its batch size must be 1")
-        try:
-            handler(current.number, inputs, list(current.images))
-        except BaseException as error:
-            failures.append(error)
-            raise
+        handler(current.number, inputs, list(current.images))
         done.add(current.number)
         end = kwargs.get("eos_token_id") or model.generation_config.eos_token_id or 0
         end = end[0] if isinstance(end, list | tuple) else end
         return torch.cat([ids, ids.new_full((1, 1), int(end))], dim=1)
 
-    plain = [_watched(request, number, current, edit_text) for number, request in enumerate(requests)]
-    with _replaced(model, "generate", stand_in):
-        try:
-            host_generate(plain)
-        except Exception:
-            if not failures:
-                raise
-    if failures:
-        raise failures[0]
+    call_host(host_generate, model, watched(requests, current, edit_text), stand_in)
     missing = sorted(set(range(len(requests))) - done)
     if missing:
         raise HarnessHeadsError(f"the host answered request {missing[0]} without its model; it cannot be wrapped")
 
 
-def _watched(request: Any, number: int, current: _Current, edit_text: Callable[[int, str], str] | None) -> Any:
+def call_host(
+    host_generate: Callable[[list[Any]], Any], model: Any, requests: list[Any], generate: Callable[..., Any]
+) -> Any:
+    """Call the host while ``generate`` stands in for its model's; its failure is raised even if the host hides it."""
+    failures: list[BaseException] = []
+
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return generate(*args, **kwargs)
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    with _replaced(model, "generate", guarded):
+        try:
+            answers = host_generate(requests)
+        except Exception:
+            if not failures:
+                raise
+    if failures:
+        raise failures[0]
+    return answers
+
+
+def watched(requests: Sequence[Any], current: Current, edit_text: Callable[[int, str], str] | None = None) -> list[Any]:
+    """Copies of the requests that keep ``current`` up to date as the host turns from one to the next."""
+    return [_watched(request, number, current, edit_text) for number, request in enumerate(requests)]
+
+
+def _watched(request: Any, number: int, current: Current, edit_text: Callable[[int, str], str] | None) -> Any:
     """A copy of the request that notes when the host turns to it and which images it shows."""
     context, doc_to_messages, *rest = request.args
 
