@@ -20,7 +20,7 @@ from harness_heads.engine_batch import Outcome, run_batch
 from harness_heads.engine_clean import Clean, clean_pass
 from harness_heads.engine_generate import Prompts, acting
 from harness_heads.engine_handlers import Record, Target, mean_mass
-from harness_heads.engine_options import option_logprobs, option_tokens, total_mass
+from harness_heads.engine_options import option_logprobs, option_tokens, total_mass, with_answer_prefix
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import family_of
 from harness_heads.heads import Head, HeadSet
@@ -121,6 +121,7 @@ class Engine:
         empty = [key for key, heads in zip(keys, sets, strict=True) if not len(heads)]
         if not empty:
             raise HarnessHeadsError("engine: no empty head set among the sets; it is the baseline")
+        inputs = with_answer_prefix(self.family, self.processor, inputs)
         layout = self.layout(inputs, image_sizes)
         actions = {c.name: resolve(c, layout, regions or {}) for c in conditions}
         for name, action in actions.items():

@@ -17,6 +17,21 @@ def option_tokens(family: Family, processor: Any, options: Sequence[str]) -> dic
     return {option: family.option_ids(tokenizer, option) for option in options}
 
 
+def with_answer_prefix(family: Family, processor: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs whose prompt ends with the family's answer prefix, after which a letter can follow."""
+    if not family.answer_prefix:
+        return dict(inputs)
+    tokenizer = getattr(processor, "tokenizer", processor)
+    ids = inputs["input_ids"]
+    prefix = torch.tensor([tokenizer.encode(family.answer_prefix, add_special_tokens=False)]).to(ids)
+    extended = dict(inputs)
+    for name, value in inputs.items():
+        if isinstance(value, Tensor) and value.shape == ids.shape:
+            added = {"input_ids": prefix, "attention_mask": torch.ones_like(prefix)}.get(name, torch.zeros_like(prefix))
+            extended[name] = torch.cat([value, added.to(value.dtype)], dim=1)
+    return extended
+
+
 def option_logprobs(logits: Tensor, tokens: Mapping[str, Tensor]) -> list[dict[str, float]]:
     """Natural log-probability of every option over the whole vocabulary, surface forms summed.
 

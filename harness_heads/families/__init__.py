@@ -6,11 +6,36 @@ from typing import Any
 
 from harness_heads.errors import HarnessHeadsError, did_you_mean
 from harness_heads.families.base import Family, PromptInputs
+from harness_heads.families.deepseek import DEEPSEEK_VL
+from harness_heads.families.gemma import GEMMA3, GEMMA4, PALIGEMMA
+from harness_heads.families.glm import GLM4V
+from harness_heads.families.idefics import IDEFICS3
+from harness_heads.families.internvl import INTERNVL
+from harness_heads.families.llava import LLAVA, LLAVA_NEXT, LLAVA_ONEVISION
+from harness_heads.families.ovis import OVIS2
+from harness_heads.families.phi import PHI4
 from harness_heads.families.qwen import QWEN2_5_VL, QWEN2_VL, QWEN3_5, QWEN3_VL
 
 __all__ = ["FAMILIES", "REFUSED", "Family", "PromptInputs", "family_of"]
 
-FAMILIES: tuple[Family, ...] = (QWEN2_VL, QWEN2_5_VL, QWEN3_VL, QWEN3_5)
+FAMILIES: tuple[Family, ...] = (
+    QWEN2_VL,
+    QWEN2_5_VL,
+    QWEN3_VL,
+    QWEN3_5,
+    INTERNVL,
+    LLAVA,
+    LLAVA_NEXT,
+    LLAVA_ONEVISION,
+    GEMMA3,
+    GEMMA4,
+    PALIGEMMA,
+    GLM4V,
+    OVIS2,
+    IDEFICS3,
+    DEEPSEEK_VL,
+    PHI4,
+)
 
 REFUSED = {
     "mllama": "its image keys live in cross-attention layers and no image token is in the sequence, so masks by "

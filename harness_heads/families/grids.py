@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from harness_heads.errors import HarnessHeadsError
-from harness_heads.families.base import LayoutRule, PromptInputs
+from harness_heads.families.base import PromptInputs
 from harness_heads.layouts import ImageTokens, grid_cells
 
 
@@ -67,37 +67,40 @@ def merged_grid(prompt: PromptInputs) -> tuple[ImageTokens, ...]:
 
 
 def square_runs(prompt: PromptInputs) -> tuple[ImageTokens, ...]:
-    """One square row-major grid over the whole image per run of image tokens (Gemma, PaliGemma, DeepSeek-VL)."""
-    found = runs(token_positions(prompt, int(prompt.config.image_token_id)))
+    """One square row-major grid over the whole image per image (Gemma 3, PaliGemma)."""
     images = []
-    for number, positions in enumerate(found):
-        side = math.isqrt(len(positions))
-        if side * side != len(positions):
-            raise HarnessHeadsError(f"image layout: a run of {len(positions)} image tokens is no square grid")
+    for number, positions in enumerate(per_image(prompt)):
+        side = square_side(len(positions))
         images.append(ImageTokens(positions, grid_cells(side, side), size_of(prompt, number)))
-    check_count(prompt, len(images))
     return tuple(images)
 
 
-def equal_squares(prompt: PromptInputs, images: int) -> tuple[Tensor, ...]:
-    """Image-token positions split evenly over ``images`` (images that follow each other without a separator)."""
+def square_side(count: int) -> int:
+    """Side of a square grid of ``count`` tokens."""
+    side = math.isqrt(count)
+    if side * side != count:
+        raise HarnessHeadsError(
+            f"image layout: {count} image tokens are no square grid; check the processor's settings"
+        )
+    return side
+
+
+def per_image(prompt: PromptInputs) -> tuple[Tensor, ...]:
+    """Image tokens of each image: separate runs, or images of equal length that follow each other in one run."""
     positions = token_positions(prompt, int(prompt.config.image_token_id))
-    if images and len(positions) % images:
-        raise HarnessHeadsError(f"image layout: {len(positions)} image tokens do not divide over {images} images")
-    return positions.chunk(images) if images else ()
+    found, images = runs(positions), len(prompt.sizes)
+    if images > len(found) and len(found) and len(positions) % images == 0:
+        return tuple(positions.chunk(images))
+    check_count(prompt, len(found))
+    return found
 
 
-def by_image_token(rule: LayoutRule) -> LayoutRule:
-    """The rule, or no image at all where the prompt has no image token."""
-
-    def checked(prompt: PromptInputs) -> tuple[ImageTokens, ...]:
-        if not bool((prompt.ids == int(prompt.config.image_token_id)).any()):
-            return ()
-        return rule(prompt)
-
-    return checked
+def need_sizes(prompt: PromptInputs, family: str) -> None:
+    """Raise unless sizes of the images as shown were given."""
+    if not prompt.sizes:
+        raise HarnessHeadsError(f"image layout of {family}: tiles depend on the images' sizes; pass image_sizes")
 
 
-def concatenated(parts: list[Tensor]) -> Tensor:
-    """Cells of several views, one after the other; float64 (n, 4)."""
-    return torch.cat(parts)
+def image_processor_of(prompt: PromptInputs) -> Any:
+    """The processor's image part, ``None`` where there is none."""
+    return getattr(prompt.processor, "image_processor", None)
