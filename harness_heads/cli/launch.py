@@ -68,11 +68,17 @@ def _run(arguments: list[str]) -> int:
     if "groups" in results:
         print(make_table(results, "groups"))
     _check_stored(folder, samples)
-    if any("record" in sample for task in (samples or {}).values() for sample in task):
+    if _intervened(samples or {}):
         print(f"protocol report: {_report(folder)}")
     else:
         print(f"results: {folder}")
     return 0
+
+
+def _intervened(samples: dict[str, list[dict[str, Any]]]) -> bool:
+    """Whether some item was answered under an intervention (stock models leave their words alone)."""
+    records = (sample.get("record") for task in samples.values() for sample in task)
+    return any(arm is not None for record in records if record for arm in record["arms"].values())
 
 
 def _report(folder: Path) -> Path:
