@@ -148,6 +148,7 @@ def prove(model: str, model_args: str) -> str:
         raise HarnessHeadsError("the intervention was not proved (verify=False?)")
     proof = result.run["proof"]
     return (
-        f"proved {', '.join(proof['conditions'])} in layers {proof['layers']}: distance to the dense "
-        f"reference {proof['reference_gap']:.2g} (tolerance {proof['tolerance']:g}, {proof['dtype']}), effect {proof['effect']:.2g}"
+        f"proved {', '.join(proof['conditions'])} in layers {proof['layers']}: "
+        f"{proof['reference_gap']:.2g} from the dense reference (tolerance {proof['tolerance']:g}, {proof['dtype']}), "
+        f"effect {proof['effect']:.2g}"
     )
