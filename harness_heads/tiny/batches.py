@@ -115,15 +115,12 @@ def make_batch(recipe: Recipe, stage: Stage, bank: Bank, encoder: Encoder, rng: 
     labels = distinct(recipe.grids, 4, rng)
     marks = [int(rng.integers(4)) if rng.random() < MARKED_SHARE else None for _ in labels]
     scenes = [Scene(row, mark) for row, mark in zip(labels, marks, strict=True)]
-    plan = [(draw_tasks(stage.grid, recipe.grids * recipe.per_grid, rng), recipe.per_grid)]
+    plan = [(draw_tasks(ask.mixture, recipe.grids * ask.each, rng), ask.each) for ask in stage.grid]
     cut = blind_layers(recipe.grids, recipe.blind_scene, 0.0, rng)
     _add(batch, "grid", grid_patches(framed(bank.draw(labels, rng), marks, bank)), scenes, plan, cut, encoder, rng)
     labels = distinct(recipe.strips, 6, rng)
     scenes = [Scene(row) for row in labels]
-    plan = [
-        (draw_tasks(stage.short, recipe.strips * recipe.per_strip, rng), recipe.per_strip),
-        (draw_tasks(stage.long, recipe.strips * recipe.long_per_strip, rng), recipe.long_per_strip),
-    ]
+    plan = [(draw_tasks(ask.mixture, recipe.strips * ask.each, rng), ask.each) for ask in stage.strip]
     cut = blind_layers(recipe.strips, recipe.blind_scene, 0.0, rng)
     _add(batch, "strip", strip_patches(bank.draw(labels, rng)), scenes, plan, cut, encoder, rng)
     return batch
@@ -143,7 +140,7 @@ def _add(
     for tasks, each in plan:
         questions = [MAKERS[task](rng, scenes[i // each]) for i, task in enumerate(tasks)]
         ids, targets = encoder.block(questions)
-        blocks.append(Block(ids, each))
+        blocks.append(Block(ids, each, targets.question * ids.shape[1] + targets.position))
         asked.append(questions)
         wanted.append(targets)
     batch.groups.append(Group(kind, to_float(patches), tuple(blocks), cut))

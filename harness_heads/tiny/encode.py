@@ -50,6 +50,10 @@ class Encoder:
         """Ids from behind the image to the last prompt token."""
         return self.ids(text + TAIL)
 
+    def text(self, ids: list[int]) -> str:
+        """Text of an answer's ids, without the end of the turn."""
+        return str(self._tokenizer.decode([token for token in ids if token != self.end]))
+
     def block(self, questions: list[Question]) -> tuple[Tensor, Targets]:
         """Ids of questions with their answers, padded on the right, and what is wanted of them."""
         sequences, rows = [], []

@@ -6,7 +6,7 @@ constant prompt prefix once, lets several questions share one image, and can cut
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,10 +27,16 @@ class Block:
 
     ids: (pictures * each, T) token ids after the image, padded on the right; picture-major.
     each: Questions per picture.
+    rows: (n,) positions in the flattened (pictures * each * T) whose hidden states are wanted; None wants all.
     """
 
     ids: Tensor
     each: int
+    rows: Tensor | None = None
+
+    def wanted(self) -> Tensor:
+        """Positions of the wanted rows."""
+        return torch.arange(self.ids.numel()) if self.rows is None else self.rows
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Group:
 
 @dataclass
 class Output:
-    """hidden: per group, per block (pictures * each, T, 128) after the final norm; merged: per group
+    """hidden: per group, per block (wanted rows, 128) after the final norm; merged: per group
     (pictures, image tokens, 128); image_mass: per layer, mean attention mass on image keys of each head
     over the question rows of the groups of kind "single", (heads,)."""
 
@@ -183,16 +189,30 @@ class Lean:
         x = torch.cat(pieces)
         cos = torch.cat([rope[0] for rope in ropes])[:, None]
         sin = torch.cat([rope[1] for rope in ropes])[:, None]
+        keep, counts = self._kept_rows(groups, sizes)
+        final = len(self.text.layers) - 1
         for number, layer in enumerate(self.text.layers):
-            x = self._layer(number, layer, x, cos, sin, groups, sizes, out, capture)
+            seen = self._attention(number, layer, x, cos, sin, groups, sizes, out, capture)
+            if number == final:  # nothing reads the other rows any more
+                x, seen = x[keep], seen[keep]
+            x = x + layer.self_attn.o_proj(seen)
+            x = x + layer.mlp(_rms(x, layer.post_attention_layernorm.weight, self.config.rms_norm_eps))
             if number < len(self.visual.deepstack_visual_indexes):
                 x = x + self._spread(groups, sizes, [stack[number] for stack in stacks], x)
         x = _rms(x, self.text.norm.weight, self.config.rms_norm_eps)
-        parts = iter(torch.split(x, sizes)[1:])
+        parts = iter(torch.split(x, counts))
         for group in groups:
-            next(parts)
-            out.hidden.append([next(parts).view(*block.ids.shape, -1) for block in group.blocks])
+            out.hidden.append([next(parts) for _ in group.blocks])
         return out
+
+    @staticmethod
+    def _kept_rows(groups: list[Group], sizes: list[int]) -> tuple[Tensor, list[int]]:
+        kept, at = [], 1
+        for group in groups:
+            for number, block in enumerate(group.blocks, start=1):
+                kept.append(sum(sizes[: at + number]) + block.wanted())
+            at += 1 + len(group.blocks)
+        return torch.cat(kept), [len(rows) for rows in kept]
 
     @staticmethod
     def _spread(groups: list[Group], sizes: list[int], levels: list[Tensor], x: Tensor) -> Tensor:
@@ -204,7 +224,7 @@ class Lean:
             at += 1 + len(group.blocks)
         return torch.cat(pieces)
 
-    def _layer(
+    def _attention(
         self,
         number: int,
         layer: Any,
@@ -252,9 +272,7 @@ class Lean:
                 if mass is not None and capture is not None:
                     capture(number, g, b, mass)
                 at += 1
-        x = x + attn.o_proj(torch.cat(seen))
-        h = _rms(x, layer.post_attention_layernorm.weight, eps)
-        return cast(Tensor, x + layer.mlp(h))
+        return torch.cat(seen)
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, cut: Tensor | None, image: slice | None, weights: bool = False

@@ -82,7 +82,7 @@ def measure_losses(lean: Lean, batch: Batch, output: Output, encoder: Encoder) -
     answers, align, place = [], [], []
     for g, group in enumerate(batch.groups):
         for hidden, targets, questions in zip(output.hidden[g], batch.targets[g], batch.questions[g], strict=True):
-            logits = lean.logits(hidden[targets.question, targets.position])
+            logits = lean.logits(hidden)
             losses = _token_losses(logits, targets, encoder.letters)
             answers.append((losses * targets.weight).sum() / targets.weight.sum())
             _count(right, logits.detach(), targets, questions)

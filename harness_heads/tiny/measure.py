@@ -42,8 +42,9 @@ def make_pairs(bank: Bank, encoder: Encoder, count: int, rng: np.random.Generato
         texts.append(question.text)
         correct.append(wording.LETTERS.index(question.parts[0].text))
     ids = prompt_block(encoder, texts)
+    block = (Block(ids, 1, last_rows(ids)),)
     groups = [
-        Group("single", to_float(single_patches(bank.draw(np.array(which), rng))), (Block(ids, 1),))
+        Group("single", to_float(single_patches(bank.draw(np.array(which), rng))), block)
         for which in (labels, strangers)
     ]
     return Pairs(groups[0], groups[1], torch.tensor(correct))
@@ -61,11 +62,16 @@ def prompt_block(encoder: Encoder, texts: list[str]) -> Tensor:
     return torch.tensor(prompts)
 
 
+def last_rows(ids: Tensor) -> Tensor:
+    """Flat positions of the last token of each row of ids (n, T)."""
+    return torch.arange(1, len(ids) + 1) * ids.shape[1] - 1
+
+
 @torch.no_grad()
 def letter_probabilities(lean: Lean, encoder: Encoder, group: Group, cut: Tensor | None = None) -> Tensor:
     """P of each letter at the last prompt row, renormalised over the four: (questions, 4)."""
     asked = Group(group.kind, group.patches, group.blocks, cut)
-    hidden = lean.run([asked]).hidden[0][0][:, -1]
+    hidden = lean.run([asked]).hidden[0][0]
     return lean.logits(hidden)[:, encoder.letters].softmax(-1)
 
 

@@ -7,38 +7,50 @@ Mixture = dict[str, float]
 
 
 @dataclass(frozen=True)
+class Ask:
+    """Questions of similar length about one picture. mixture: Shares of the tasks; each: Questions a picture."""
+
+    mixture: Mixture
+    each: int
+
+
+@dataclass(frozen=True)
 class Stage:
-    """Shares of the questions from one step on.
+    """What is asked from one step on.
 
     until: Fraction of all steps at which the stage ends.
-    single, grid, short, long: Shares of the tasks about single digits, grids, and strips (short and long questions).
+    single: Shares of the tasks about single digits, one question a picture; grid, strip: Questions about those.
     """
 
     until: float
     single: Mixture
-    grid: Mixture
-    short: Mixture
-    long: Mixture
+    grid: tuple[Ask, ...] = ()
+    strip: tuple[Ask, ...] = ()
 
 
 STAGES = (
     # letters are bound to options before there is much to see
-    Stage(0.11, {"word": 0.35, "match": 0.4, "text": 0.25}, {}, {}, {}),
+    Stage(0.11, {"word": 0.35, "match": 0.4, "text": 0.25}),
     # dense tasks: several answers a picture
     Stage(
         0.5,
-        {"matched": 0.42, "none": 0.2, "text": 0.16, "word": 0.1, "match": 0.12},
-        {"match_cells": 0.3, "match_finds": 0.25, "named": 0.15, "marked": 0.15, "find": 0.1, "box": 0.05},
-        {"digits_of_panels": 0.4, "panels_of_digits": 0.3, "ordinal": 0.2, "referring": 0.1},
-        {"ordinal_mcq": 0.75, "box": 0.25},
+        {"matched": 0.46, "none": 0.24, "text": 0.2, "word": 0.1},
+        (
+            Ask({"match_cells": 0.5, "match_finds": 0.5}, 2),
+            Ask({"named": 0.35, "marked": 0.35, "find": 0.2, "box": 0.1}, 1),
+        ),
+        (
+            Ask({"digits_of_panels": 0.6, "panels_of_digits": 0.4}, 2),
+            Ask({"ordinal": 0.6, "referring": 0.4}, 1),
+            Ask({"ordinal_mcq": 0.75, "box": 0.25}, 1),
+        ),
     ),
     # what the model is for
     Stage(
         1.0,
-        {"matched": 0.42, "none": 0.36, "text": 0.14, "word": 0.03, "match": 0.05},
-        {"named": 0.23, "marked": 0.23, "find": 0.22, "box": 0.17, "ambiguous": 0.05, "match_cells": 0.1},
-        {"ordinal": 0.45, "referring": 0.4, "digits_of_panels": 0.15},
-        {"ordinal_mcq": 0.5, "box": 0.5},
+        {"matched": 0.45, "none": 0.38, "text": 0.14, "word": 0.03},
+        (Ask({"named": 0.27, "marked": 0.27, "find": 0.24, "box": 0.17, "ambiguous": 0.05}, 3),),
+        (Ask({"ordinal": 0.55, "referring": 0.45}, 4), Ask({"ordinal_mcq": 0.5, "box": 0.5}, 1)),
     ),
 )
 
@@ -49,7 +61,6 @@ class Recipe:
 
     steps: Optimizer steps.
     singles, grids, strips: Pictures a step; first_singles: single pictures a step while there is nothing else.
-    per_grid, per_strip, long_per_strip: Questions a picture.
     rate, warm_up, hold, floor: Peak learning rate, steps of warm-up, fraction of steps before the cosine, its end.
     patch_rate: Factor on the patch embedding's rate (its six equal kernels move together).
     decay, clip: Weight decay and gradient norm.
@@ -65,11 +76,8 @@ class Recipe:
     steps: int = 2400
     singles: int = 36
     first_singles: int = 64
-    grids: int = 11
-    strips: int = 11
-    per_grid: int = 3
-    per_strip: int = 3
-    long_per_strip: int = 1
+    grids: int = 10
+    strips: int = 10
     rate: float = 2e-3
     warm_up: int = 60
     hold: float = 0.45
@@ -82,8 +90,8 @@ class Recipe:
     align: float = 1.0
     place: float = 0.5
     align_fade: tuple[float, float] = (0.5, 0.75)
-    blind_one: float = 0.2
-    blind_two: float = 0.05
+    blind_one: float = 0.4
+    blind_two: float = 0.1
     blind_scene: float = 0.12
     sparse: float = 0.02
 
