@@ -1,0 +1,151 @@
+"""``harness-heads run PLAN``: everything that a plan names, in one go, then the report.
+
+Our tasks answer all sets and controls of the plan in one run per operation. Stock tasks generate text under one set at
+a time, so each set and each of its controls gets a run of its own beside the untouched host (a *fan*); evidence
+refuses a fan with a run missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from harness_heads import controls, head_sets
+from harness_heads.conditions import Op
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.heads import HeadSet
+from harness_heads.models.hosts import PREFIXES, prefix_of
+from harness_heads.protocol.plan import Plan, load_plan
+
+OURS = ("host", "op", "limit")
+"""Plan settings that are not model_args: the host's short name, the operation on stock tasks, items per task."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One ``lmms_eval`` command.
+
+    Attributes:
+        folder: run folder below the plan's output.
+        model, model_args: what runs.
+        tasks: task names.
+    """
+
+    folder: str
+    model: str
+    model_args: Mapping[str, Any]
+    tasks: tuple[str, ...]
+
+    def command(self, out: Path, limit: int | None) -> list[str]:
+        """Arguments of ``python -m harness_heads``."""
+        arguments = ",".join(f"{name}={value}" for name, value in self.model_args.items())
+        words = ["--model", self.model, "--model_args", arguments, "--tasks", ",".join(self.tasks)]
+        words += ["--output_path", str(out / self.folder)]
+        return words if limit is None else [*words, "--limit", str(limit)]
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register the subcommand."""
+    parser = subparsers.add_parser("run", help="run everything that a plan names", description=__doc__)
+    parser.add_argument("plan", type=Path, help="plan file (harness-heads plan writes one)")
+    parser.add_argument("-o", "--out", type=Path, required=True, help="folder of all runs and the report")
+    parser.add_argument("--dry-run", action="store_true", help="print the commands and stop")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the plan's steps; the first that fails ends it, and the same command goes on from there."""
+    plan = load_plan(arguments.plan)
+    todo = list(steps(plan, arguments.plan, arguments.out))
+    limit = plan.settings.get("limit")
+    if arguments.dry_run:
+        for step in todo:
+            print("lmms_eval " + " ".join(step.command(arguments.out, limit)))
+        return 0
+    for step in tqdm(todo, desc="runs of the plan"):
+        if _finished(arguments.out / step.folder, step.tasks):
+            continue
+        command = [sys.executable, "-m", "harness_heads", *step.command(arguments.out, limit)]
+        if subprocess.run(command, check=False).returncode != 0:
+            raise HarnessHeadsError(f"run {step.folder} failed; mend it and give the same command to go on")
+    from harness_heads.protocol.evidence import load_evidence
+    from harness_heads.protocol.report import write_report
+
+    folders = [arguments.out / step.folder for step in todo]
+    print(f"protocol report: {write_report(load_evidence(folders), arguments.out / 'report').html}")
+    return 0
+
+
+def steps(plan: Plan, plan_path: Path, out: Path) -> Iterator[Step]:
+    """The commands of a plan, in order.
+
+    Raises:
+        HarnessHeadsError: if the plan names no task or no set.
+    """
+    if not plan.tasks or not plan.sets:
+        raise HarnessHeadsError(f"plan {plan_path}: it must name tasks and sets to be run")
+    host = str(plan.settings.get("host", "qwen3vl"))
+    base = {name: value for name, value in plan.settings.items() if name not in OURS}
+    shared = {**base, "plan": str(plan_path.resolve())}
+    by_op: dict[Op, list[str]] = {}
+    stock: list[str] = []
+    for task in plan.tasks:
+        op = probe_op(task)
+        if op is None:
+            stock.append(task)
+        else:
+            by_op.setdefault(op, []).append(task)
+    for op, tasks in by_op.items():
+        model_args = {**shared, "head_set": "+".join(plan.sets), "control_family": "+".join(plan.families)}
+        if plan.r is not None:
+            model_args["controls"] = plan.r
+        if plan.k is not None:
+            model_args["top_k"] = plan.k
+        yield Step(op, f"{prefix_of(op)}_{host}", model_args, tuple(tasks))
+    if stock:
+        yield from _fan(plan, shared, host, tuple(stock), out)
+
+
+def _fan(plan: Plan, shared: Mapping[str, Any], host: str, tasks: tuple[str, ...], out: Path) -> Iterator[Step]:
+    """Stock tasks: the host untouched, every set, and every control of every set, as head-set files below ``out``."""
+    op = str(plan.settings.get("op", "ablate"))
+    if op not in PREFIXES.values():
+        raise HarnessHeadsError(f"plan: settings.op={op!r} is no operation; write mask, steer or ablate")
+    prefix = next(name for name, performed in PREFIXES.items() if performed == op)
+    seed = int(plan.settings.get("control_seed", 0))
+    single = {name: value for name, value in shared.items() if name not in ("control_seed", "control_family")}
+    for name in plan.sets:
+        parent = head_sets.resolve(name)
+        parent = parent if plan.k is None else parent.top(plan.k)
+        fan: list[tuple[str, HeadSet]] = [("set", parent)]
+        for family in plan.families:
+            drawn = controls.draw_controls(parent, family, plan.r or 0, seed)
+            fan += [(f"{family}-{index}", heads) for index, heads in enumerate(drawn)]
+        for label, heads in fan:
+            folder = f"stock/{parent.key}/{label}"
+            path = out / folder / "head_set.json"
+            heads.save(path)
+            yield Step(folder, f"{prefix}_{host}", {**single, "head_set": str(path), "controls": 0}, tasks)
+
+
+def probe_op(task: str) -> Op | None:
+    """The operation that a task of ours asks for; ``None`` for a task of lmms-eval's own."""
+    from harness_heads.tasks.catalogue import operation
+
+    return operation(task)
+
+
+def _finished(folder: Path, tasks: Sequence[str]) -> bool:
+    """Whether a run folder already holds lmms-eval's results for all its tasks."""
+    found = set()
+    for path in folder.rglob("*_results.json"):
+        found |= set(json.loads(path.read_text(encoding="utf-8")).get("results", {}))
+    return set(tasks) <= found

@@ -1,0 +1,46 @@
+"""Which tasks this package ships and which operation each asks for, read from the YAMLs without building anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harness_heads.conditions import Op
+
+FOLDER = Path(__file__).resolve().parent
+DEFAULT_OP: Mapping[str, Op] = {"grid_2x2": "steer", "grounding": "ablate"}
+"""Operation of a recipe where the YAML's ``probe.op`` is silent; ``mask`` for every other recipe."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads ``!function`` tags as plain text: a catalogue imports nothing."""
+
+
+_Loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
+
+
+@cache
+def catalogue() -> Mapping[str, Mapping[str, Any]]:
+    """Task name -> the YAML's mapping, for every task of this package (groups are left out)."""
+    found = {}
+    for path in sorted(FOLDER.rglob("*.yaml")):
+        config = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        if "recipe" in config:
+            found[config["task"]] = config
+    return found
+
+
+def operation(task: str) -> Op | None:
+    """What a task of ours does to heads; ``None`` for a task that is not ours.
+
+    A group (``pointing``) is not a task: name its members, or run it with ``lmms_eval``.
+    """
+    config = catalogue().get(task)
+    if config is None:
+        return None
+    op: Op = config.get("probe", {}).get("op") or DEFAULT_OP.get(config["recipe"], "mask")
+    return op
