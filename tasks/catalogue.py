@@ -20,7 +20,11 @@ class _Loader(yaml.SafeLoader):
     """Reads ``!function`` tags as plain text: a catalogue imports nothing."""
 
 
-_Loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
+def _as_text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+    return str(loader.construct_scalar(node))
+
+
+_Loader.add_constructor("!function", _as_text)
 
 
 @cache

@@ -53,7 +53,7 @@ def loading(model_id: str) -> Iterator[None]:
                     kwargs[name] = torch.float32
             return original.__func__(cls, *args, **kwargs)
 
-        PreTrainedModel.from_pretrained = classmethod(in_float32)  # type: ignore[assignment, method-assign]
+        PreTrainedModel.from_pretrained = classmethod(in_float32)
     try:
         yield
     except (OSError, ConnectionError, RuntimeError) as error:
@@ -64,7 +64,7 @@ def loading(model_id: str) -> Iterator[None]:
             f"folder (pretrained=PATH) or the embedded model (pretrained={tiny.NAME},head_set=tiny-digits/dg-ref-qsp)"
         ) from error
     finally:
-        PreTrainedModel.from_pretrained = original  # type: ignore[method-assign]
+        PreTrainedModel.from_pretrained = original
 
 
 def _is_hub_error(error: BaseException) -> bool:

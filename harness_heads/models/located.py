@@ -59,7 +59,12 @@ def answer_locate(
         for key, answer in answers.items():
             box = parse_box(answer, family.box_format, sizes[0], resized)
             boxes[name][key] = None if box is None else list(box)
-    return ProbeResult(text=text, boxes=boxes, image_sha=image_sha, numerics={"dtype": str(engine.dtype).removeprefix("torch."), "kernel": engine.kernel})
+    return ProbeResult(
+        text=text,
+        boxes=boxes,
+        image_sha=image_sha,
+        numerics={"dtype": str(engine.dtype).removeprefix("torch."), "kernel": engine.kernel},
+    )
 
 
 def _generate(

@@ -57,7 +57,7 @@ class HeadsMixin:
         self.settings = settings
         model: Any = self.model
         self.family = family_of(model)
-        self.reference = ModelRef(named or model_id, getattr(model.config, "_commit_hash", None))
+        self.reference = ModelRef(head_sets.model_id(named or model_id), getattr(model.config, "_commit_hash", None))
         self.sets = self._set_table()
         self.engine = Engine(
             model,
@@ -98,12 +98,8 @@ class HeadsMixin:
         specs = self.settings.head_set
         geometry = self.family.geometry(self.model)
         if not specs:
-            specs = (head_sets.default_for(self.reference.id, geometry),)
-        found = []
-        for spec in specs:
-            heads = head_sets.resolve(spec)
-            head_sets.check_model(heads, self.reference, geometry)
-            found.append(heads)
+            specs = (head_sets.default_for(self.reference.id),)
+        found = [head_sets.check_model(head_sets.resolve(spec), self.reference, geometry) for spec in specs]
         return controls.set_table(found, self.settings, self.reference, geometry)
 
     def _processor_or_tokenizer(self) -> Any:

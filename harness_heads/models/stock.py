@@ -36,7 +36,8 @@ def generate_stock(
     if not len(heads):
         return host_generate(requests)
     current = Current()
-    generate = engine.model.generate
+    model: Any = engine.model
+    generate = model.generate
 
     def under(*args: Any, **kwargs: Any) -> Any:
         sizes = [image.size for image in current.images]
@@ -50,7 +51,7 @@ def generate_stock(
 
     if condition.keys == BOX:
         requests = watched(requests, current)
-    answers: list[Any] = call_host(host_generate, engine.model, requests, under)
+    answers: list[Any] = call_host(host_generate, model, requests, under)
     return answers
 
 
