@@ -41,13 +41,14 @@ def to_float(patches: Cells) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(patches)).float().div_(127.5).sub_(1.0)
 
 
-def blind_layers(count: int, one: float, two: float, rng: np.random.Generator) -> Tensor:
-    """Uniformly drawn layers whose image keys are hidden.
+def blind_layers(count: int, one: float, two: float, chances: tuple[float, ...], rng: np.random.Generator) -> Tensor:
+    """Randomly drawn layers whose image keys are hidden from all heads.
 
     Args:
         count: Pictures.
         one: Share with one such layer.
         two: Share with two.
+        chances: Chance of each layer in a draw.
         rng: Draws.
 
     Returns:
@@ -56,7 +57,7 @@ def blind_layers(count: int, one: float, two: float, rng: np.random.Generator) -
     cut = torch.zeros(count, LAYERS, 1, dtype=torch.bool)
     for i, u in enumerate(rng.random(count)):
         layers = 1 if u < one else 2 if u < one + two else 0
-        cut[i, rng.choice(LAYERS, size=layers, replace=False)] = True
+        cut[i, rng.choice(LAYERS, size=layers, replace=False, p=chances)] = True
     return cut
 
 
@@ -106,7 +107,7 @@ def make_batch(recipe: Recipe, stage: Stage, bank: Bank, encoder: Encoder, rng: 
         single_patches(cells),
         scenes,
         [(tasks, 1)],
-        blind_layers(len(tasks), one, two, rng),
+        blind_layers(len(tasks), one, two, recipe.blind_layers, rng),
         encoder,
         rng,
     )
@@ -116,12 +117,12 @@ def make_batch(recipe: Recipe, stage: Stage, bank: Bank, encoder: Encoder, rng: 
     marks = [int(rng.integers(4)) if rng.random() < MARKED_SHARE else None for _ in labels]
     scenes = [Scene(row, mark) for row, mark in zip(labels, marks, strict=True)]
     plan = [(draw_tasks(ask.mixture, recipe.grids * ask.each, rng), ask.each) for ask in stage.grid]
-    cut = blind_layers(recipe.grids, recipe.blind_scene, 0.0, rng)
+    cut = blind_layers(recipe.grids, recipe.blind_scene, 0.0, recipe.blind_layers, rng)
     _add(batch, "grid", grid_patches(framed(bank.draw(labels, rng), marks, bank)), scenes, plan, cut, encoder, rng)
     labels = distinct(recipe.strips, 6, rng)
     scenes = [Scene(row) for row in labels]
     plan = [(draw_tasks(ask.mixture, recipe.strips * ask.each, rng), ask.each) for ask in stage.strip]
-    cut = blind_layers(recipe.strips, recipe.blind_scene, 0.0, rng)
+    cut = blind_layers(recipe.strips, recipe.blind_scene, 0.0, recipe.blind_layers, rng)
     _add(batch, "strip", strip_patches(bank.draw(labels, rng)), scenes, plan, cut, encoder, rng)
     return batch
 

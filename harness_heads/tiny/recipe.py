@@ -69,6 +69,7 @@ class Recipe:
     align, place: Weights of the losses that tie merged image tokens to digit and place words.
     align_fade: Fractions of the steps between which both weights go linearly to zero.
     blind_one, blind_two: Share of single pictures with image keys cut in one, or two, random text layers.
+    blind_layers: Chances of the six layers in those draws; the first layer, which is the easiest to read in, leads.
     blind_scene: Share of grids and strips with one such layer.
     sparse: Weight of the penalty on the square root of each head's mean image attention, uniform over heads.
     """
@@ -90,8 +91,9 @@ class Recipe:
     align: float = 1.0
     place: float = 0.5
     align_fade: tuple[float, float] = (0.5, 0.75)
-    blind_one: float = 0.4
+    blind_one: float = 0.5
     blind_two: float = 0.1
+    blind_layers: tuple[float, ...] = (0.5, 0.1, 0.1, 0.1, 0.1, 0.1)
     blind_scene: float = 0.12
     sparse: float = 0.02
 
