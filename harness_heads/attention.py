@@ -50,6 +50,13 @@ class Call:
     softcap: float | None
     base: Callable[[], Tensor] = field(repr=False)
 
+    def gather(self, batch: Tensor, kv_heads: Tensor, kept: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Keys and values of some (batch row, key/value head) pairs, (N, K, D), or of their keys at ``kept`` alone."""
+        if kept is None:
+            return self.key[batch, kv_heads], self.value[batch, kv_heads]
+        index = (batch[:, None], kv_heads[:, None], kept[None, :])
+        return self.key[index], self.value[index]
+
     @property
     def groups(self) -> int:
         """Query heads per key/value head."""

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from harness_heads.attention import kernel_name, refuse_unsupported
 from harness_heads.conditions import Condition
-from harness_heads.engine_batch import Outcome, run_batch
-from harness_heads.engine_clean import Clean, clean_pass
+from harness_heads.engine_dose import doses
 from harness_heads.engine_generate import Prompts, acting
-from harness_heads.engine_handlers import Record, Target, mean_mass
-from harness_heads.engine_options import option_logprobs, option_tokens, total_mass, with_answer_prefix
+from harness_heads.engine_options import option_logprobs, option_tokens, total_mass, with_answer_prefix, without_padding
+from harness_heads.engine_run import Mode, Runner
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import family_of
 from harness_heads.heads import Head, HeadSet
@@ -28,9 +27,10 @@ from harness_heads.interventions import Action, resolve
 from harness_heads.layouts import PromptLayout
 from harness_heads.regions import Region
 
-Mode = Literal["auto", "batch", "replay"]
+if TYPE_CHECKING:
+    from harness_heads.verify import Proof
+
 NONE = "none"
-UNMOVED = 1e-6  # relative change of mass that is rounding and not a dose
 CPU_CHUNK, GPU_CHUNK = 8, 32  # head sets run together; on a CPU the scores should stay near the cache
 
 
@@ -76,10 +76,10 @@ class Engine:
         self.family = family_of(model)
         self.geometry = self.family.geometry(model)
         self.kernel = kernel_name(model, self.family)
-        self.mode: Mode = mode
         self.verify = verify
         self.chunk = chunk or (GPU_CHUNK if model.device.type == "cuda" else CPU_CHUNK)
-        self.proof: Any = None
+        self.proof: Proof | None = None
+        self._runner = Runner(self.model, self.family, self.chunk, mode)
         refuse_unsupported(model, self.family)
 
     def layout(self, inputs: Mapping[str, Any], image_sizes: Sequence[tuple[int, int]]) -> PromptLayout:
@@ -121,7 +121,7 @@ class Engine:
         empty = [key for key, heads in zip(keys, sets, strict=True) if not len(heads)]
         if not empty:
             raise HarnessHeadsError("engine: no empty head set among the sets; it is the baseline")
-        inputs = with_answer_prefix(self.family, self.processor, inputs)
+        inputs = with_answer_prefix(self.family, self.processor, without_padding(inputs))
         layout = self.layout(inputs, image_sizes)
         actions = {c.name: resolve(c, layout, regions or {}) for c in conditions}
         for name, action in actions.items():
@@ -132,7 +132,8 @@ class Engine:
             from harness_heads.verify import self_check
 
             self.proof = self_check(self, inputs, [s for s in sets if len(s)], list(actions.values()))
-        clean = self._clean(inputs, layout, sets, list(actions.values()))
+        every = [one.heads for one in sets]
+        clean = self._runner.record(inputs, every, list(actions.values()))
         host = option_logprobs(clean.logits[None], tokens)[0]
         answers = Answers()
         if not conditions:
@@ -140,16 +141,16 @@ class Engine:
             answers.option_mass[NONE] = {empty[0]: total_mass(host)}
             answers.numerics.update(self._numerics(0.0, "host"))
             return answers
+        outcomes, way = self._runner.run(clean, every, actions)
         gap = 0.0
         for number, (name, action) in enumerate(actions.items()):
-            outcome = self._run(clean, sets, action)
-            logprobs = option_logprobs(outcome.logits, tokens)
+            logprobs = option_logprobs(outcomes[name].logits, tokens)
             answers.logprobs[name] = dict(zip(keys, logprobs, strict=True))
             answers.option_mass[name] = {key: total_mass(values) for key, values in answers.logprobs[name].items()}
-            answers.dose[name] = self._dose(clean, sets, keys, action, number, outcome)
+            answers.dose[name] = doses(clean.record, sets, keys, action, number, outcomes[name])
             baseline = answers.logprobs[name][empty[0]]
             gap = max(gap, *(abs(baseline[option] - host[option]) for option in options), 0.0)
-        answers.numerics.update(self._numerics(gap, "batch"))
+        answers.numerics.update(self._numerics(gap, way))
         return answers
 
     @contextmanager
@@ -185,65 +186,11 @@ class Engine:
 
     def logprobs_under(self, inputs: Mapping[str, Any], heads: Sequence[Head], action: Action) -> Tensor:
         """Log-probabilities (V,) of the final row under an action, as :meth:`answer` computes them; float64."""
-        clean = clean_pass(self.model, self.family, inputs, _no_record(inputs))
-        outcome = run_batch(
-            self.model, self.family, clean.decoder_kwargs, [Target((), None), Target(tuple(heads), action)]
-        )
+        sets = [(), tuple(heads)]
+        clean = self._runner.record(inputs, sets, [action])
+        outcome = self._runner.run(clean, sets, {"": action})[0][""]
         return outcome.logits[1].double().log_softmax(-1)
-
-    def _clean(
-        self, inputs: Mapping[str, Any], layout: PromptLayout, sets: Sequence[HeadSet], actions: Sequence[Action]
-    ) -> Clean:
-        device = inputs["input_ids"].device
-        layers = frozenset(head.layer for heads in sets for head in heads) if actions else frozenset[int]()
-        wanted = torch.zeros(layout.length, dtype=torch.bool)
-        for action in actions:
-            wanted |= action.rows
-        keys = torch.stack([a.keys for a in actions], 1) if actions else torch.zeros(layout.length, 0)
-        record = Record(layers, wanted.nonzero()[:, 0].to(device), keys.to(device))
-        return clean_pass(self.model, self.family, inputs, record)
-
-    def _run(self, clean: Clean, sets: Sequence[HeadSet], action: Action) -> Outcome:
-        targets = [Target(heads.heads, action if len(heads) else None) for heads in sets]
-        parts = [
-            run_batch(self.model, self.family, clean.decoder_kwargs, targets[start : start + self.chunk])
-            for start in range(0, len(targets), self.chunk)
-        ]
-        return Outcome(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
-
-    def _dose(
-        self,
-        clean: Clean,
-        sets: Sequence[HeadSet],
-        keys: Sequence[str],
-        action: Action,
-        number: int,
-        outcome: Outcome,
-    ) -> dict[str, dict[str, float]]:
-        in_scope = action.rows.to(clean.record.rows.device)[clean.record.rows]
-        rows = int(in_scope.sum())
-        dose = {}
-        for index, (key, heads) in enumerate(zip(keys, sets, strict=True)):
-            if not len(heads):
-                continue
-            if not int(outcome.acted[index]):
-                raise HarnessHeadsError(f"condition {action.condition.name} on set {heads.name!r}: no row was touched")
-            before = mean_mass(clean.record.masses, heads.heads, in_scope, number)
-            after = float(outcome.mass[index]) / (len(heads) * rows)
-            if action.condition.op != "ablate" and abs(before - after) <= UNMOVED * max(before, after):
-                raise HarnessHeadsError(
-                    f"condition {action.condition.name} on set {heads.name!r}: attention mass did not move "
-                    f"({before:.3g} before and after); these heads cannot show an effect here"
-                )
-            dose[key] = {"before": before, "after": after}
-        return dose
 
     def _numerics(self, gap: float, mode: str) -> dict[str, Any]:
         dtype = str(self.dtype).removeprefix("torch.")
         return {"dtype": dtype, "kernel": self.kernel, "baseline_gap": gap, "mode": mode}
-
-
-def _no_record(inputs: Mapping[str, Any]) -> Record:
-    device = inputs["input_ids"].device
-    none = torch.zeros(0, dtype=torch.long, device=device)
-    return Record(frozenset(), none, torch.zeros(inputs["input_ids"].shape[1], 0, device=device))

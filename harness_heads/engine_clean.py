@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,8 @@ class Clean:
         logits: of the final row; (V,), in the model's dtype.
         record: attention masses, and keys and values where they were asked for.
         decoder_kwargs: what the text decoder was called with (embeddings with the image features in place).
-        calls: per layer, its arguments.  inputs: per layer, its input (1, T, d).  outputs: per layer, its output.
+        calls: per layer, its arguments.  inputs: input (1, T, d) of the layers where sets may join.
+        unlinked: layers whose input is not the output of the layer before them.
     """
 
     logits: Tensor
@@ -39,16 +40,16 @@ class Clean:
     decoder_kwargs: dict[str, Any]
     calls: dict[int, LayerCall] = field(default_factory=dict)
     inputs: dict[int, Tensor] = field(default_factory=dict)
-    outputs: dict[int, Tensor] = field(default_factory=dict)
+    unlinked: set[int] = field(default_factory=set)
 
 
 def clean_pass(
-    model: nn.Module, family: Family, inputs: Mapping[str, Any], record: Record, keep_from: int | None = None
+    model: nn.Module, family: Family, inputs: Mapping[str, Any], record: Record, joins: Collection[int] = ()
 ) -> Clean:
     """Run the host's forward once, with the attention function installed and nothing changed.
 
     Args:
-        keep_from: first layer whose arguments, input and output are kept; ``None`` keeps none.
+        joins: layers whose inputs are kept; from the first of them on the layers' arguments are kept too.
     """
     decoder = family.decoder(model)
     clean = Clean(torch.empty(0), record, {})
@@ -59,11 +60,12 @@ def clean_pass(
         clean.decoder_kwargs = dict(kwargs)
 
     hooks = [decoder.register_forward_pre_hook(on_decoder, with_kwargs=True)]
-    if keep_from is not None:
+    if joins:
+        watch = _Layers(clean, frozenset(joins))
         for index, layer in enumerate(family.layers(model)):
-            if index >= keep_from:
-                hooks.append(layer.register_forward_pre_hook(_keep_call(clean, index), with_kwargs=True))
-                hooks.append(layer.register_forward_hook(_keep_output(clean, index)))
+            if index >= min(joins):
+                hooks.append(layer.register_forward_pre_hook(watch.before(index), with_kwargs=True))
+                hooks.append(layer.register_forward_hook(watch.after(index)))
     try:
         with torch.no_grad(), installed(model, family), handling(record):
             output = model(**forward_arguments(model, inputs))
@@ -80,18 +82,28 @@ def clean_pass(
     return clean
 
 
-def _keep_call(clean: Clean, index: int) -> Any:
-    def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        rest = dict(kwargs)
-        hidden = args[0] if args else rest.pop("hidden_states")
-        clean.inputs[index] = hidden
-        clean.calls[index] = LayerCall(args[1:], rest)
+@dataclass(eq=False)
+class _Layers:
+    """Hooks that keep how the decoder calls its layers."""
 
-    return hook
+    clean: Clean
+    joins: frozenset[int]
+    last: tuple[int, Tensor] | None = None
 
+    def before(self, index: int) -> Any:
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            rest = dict(kwargs)
+            hidden = args[0] if args else rest.pop("hidden_states")
+            if index in self.joins:
+                self.clean.inputs[index] = hidden
+            if self.last is not None and (self.last[0] != index - 1 or self.last[1] is not hidden):
+                self.clean.unlinked.add(index)
+            self.clean.calls[index] = LayerCall(args[1:], rest)
 
-def _keep_output(clean: Clean, index: int) -> Any:
-    def hook(_: nn.Module, __: Any, output: Any) -> None:
-        clean.outputs[index] = output[0] if isinstance(output, tuple) else output
+        return hook
 
-    return hook
+    def after(self, index: int) -> Any:
+        def hook(_: nn.Module, __: Any, output: Any) -> None:
+            self.last = (index, output[0] if isinstance(output, tuple) else output)
+
+        return hook

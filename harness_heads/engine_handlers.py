@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -132,14 +132,3 @@ class Record:
             self.kept[layer] = (call.key, call.value)
         self.masks[layer] = call.mask
         return call.base()
-
-
-def mean_mass(masses: Mapping[int, Tensor], heads: Sequence[Head], rows: Tensor, key_set: int) -> float:
-    """Mean over heads and rows of the attention mass on one key set.
-
-    Args:
-        masses: per layer (H, R, G), as :class:`Record` leaves them.
-        rows: which of the R recorded rows count; bool (R,).
-    """
-    values = [masses[head.layer][head.head, rows, key_set].double().mean() for head in heads]
-    return float(torch.stack(values).mean())

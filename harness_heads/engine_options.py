@@ -17,6 +17,18 @@ def option_tokens(family: Family, processor: Any, options: Sequence[str]) -> dic
     return {option: family.option_ids(tokenizer, option) for option in options}
 
 
+def without_padding(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs of one prompt without its padding tokens."""
+    mask = inputs.get("attention_mask")
+    if mask is None or bool(mask.all()):
+        return dict(inputs)
+    shape, inside = inputs["input_ids"].shape, mask[0].bool()
+    return {
+        name: value[:, inside.to(value.device)] if isinstance(value, Tensor) and value.shape == shape else value
+        for name, value in inputs.items()
+    }
+
+
 def with_answer_prefix(family: Family, processor: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Inputs whose prompt ends with the family's answer prefix, after which a letter can follow."""
     if not family.answer_prefix:

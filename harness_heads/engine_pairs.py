@@ -45,11 +45,7 @@ class Pairs:
 
     def keys_values(self, kept: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Keys and values, (N, K, D) or those at ``kept`` alone; the group's key/value head serves its query heads."""
-        kv = self.heads // self.call.groups
-        if kept is None:
-            return self.call.key[self.batch, kv], self.call.value[self.batch, kv]
-        index = (self.batch[:, None], kv[:, None], kept[None, :])
-        return self.call.key[index], self.call.value[index]
+        return self.call.gather(self.batch, self.heads // self.call.groups, kept)
 
     def zeros(self) -> Tensor:
         """An output of zeros, (N, R, D)."""
