@@ -21,13 +21,15 @@ _BOXED: Final = re.compile(r"\\boxed\{(?:\\text\{)?([^{}]*)\}?\}")
 NUMBER_WORDS: Final = {
     word: value
     for value, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-        "seventeen eighteen nineteen twenty".split()
+        (
+            *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"),
+            *("twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"),
+        )
     )
 }
 _YES: Final = frozenset(("yes", "true", "correct", "yeah", "indeed", "right"))
 _NO: Final = frozenset(("no", "false", "incorrect", "nope", "wrong"))
-_AFTER_LETTER: Final = "because since as for is which and or but"
+_AFTER_LETTER: Final = ("because", "since", "as", "for", "is", "which", "and", "or", "but")
 """Words that may follow the letter A where it is an answer; before any other lower-case word it is an article."""
 
 
@@ -105,11 +107,14 @@ def _is_article(answer: str, at: int) -> bool:
     if answer[at] != "A":
         return False
     following = re.match(r"A\s+([a-z]+)", answer[at:])
-    return following is not None and following.group(1) not in _AFTER_LETTER.split()
+    return following is not None and following.group(1) not in _AFTER_LETTER
 
 
 def _is_negated(answer: str, at: int) -> bool:
-    return re.search(r"(?:\bnot|n't|\brather than|\binstead of|\bnor)\s+(?:option\s+)?[(\"']?$", answer[:at], re.I) is not None
+    return (
+        re.search(r"(?:\bnot|n't|\brather than|\binstead of|\bnor)\s+(?:option\s+)?[(\"']?$", answer[:at], re.I)
+        is not None
+    )
 
 
 def parse_number(text: str | None) -> float | None:
@@ -137,7 +142,7 @@ def _number(digits: str) -> float:
 
 
 def parse_yes_no(text: str | None) -> bool | None:
-    """True for yes/true/correct, False for no/false/incorrect; the first such word decides, as in "No, it is right of"."""
+    """True for yes, true, correct; False for no, false, incorrect; the first such word decides ("No, it is right")."""
     for word in re.findall(r"[a-z]+", plain_answer(text).casefold()):
         if word in _YES:
             return True

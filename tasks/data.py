@@ -15,7 +15,7 @@ from harness_heads.errors import HarnessHeadsError
 from harness_heads.tasks.sources import DigitsSource, Source
 from harness_heads.tasks.spec import DataRef
 
-TASK_PATHS = "HARNESS_HEADS_TASK_DATA"
+DATA_VARIABLE = "HARNESS_HEADS_TASK_DATA"
 """Environment variable: JSON object task -> path; the launcher writes it from ``--data TASK=PATH``."""
 DATA_ROOT = "HARNESS_HEADS_DATA"
 """Environment variable: folder of local copies, laid out as ``<owner>/<name>``."""
@@ -47,9 +47,9 @@ def open_data(ref: DataRef, task: str) -> Source:
 def local_copy(ref: DataRef, task: str) -> Path | None:
     """The local copy that the user named, or that lies under ``HARNESS_HEADS_DATA``; ``None`` without either."""
     try:
-        named = json.loads(os.environ.get(TASK_PATHS, "{}"))
+        named = json.loads(os.environ.get(DATA_VARIABLE, "{}"))
     except json.JSONDecodeError as error:
-        raise HarnessHeadsError(f"{TASK_PATHS} is not a JSON object of task names and paths: {error}") from error
+        raise HarnessHeadsError(f"{DATA_VARIABLE} is not a JSON object of task names and paths: {error}") from error
     if task in named:
         path = Path(named[task]).expanduser()
         if not path.exists():

@@ -72,7 +72,9 @@ def to_docs(items: Sequence[Item], spec: TaskSpec, version: int) -> list[Doc]:
     Raises:
         HarnessHeadsError: if two items have equal content (they would count twice).
     """
-    docs = [_to_doc(item, index, spec, version) for index, item in enumerate(items)]
+    # one list of letters for the whole task: readers of records stack log-probabilities by letter
+    letters = LETTERS[: max((len(item.options) for item in items), default=0)]
+    docs = [_to_doc(item, index, spec, version, list(letters)) for index, item in enumerate(items)]
     seen: dict[str, int] = {}
     for doc in docs:
         if doc["item"] in seen:
@@ -83,8 +85,7 @@ def to_docs(items: Sequence[Item], spec: TaskSpec, version: int) -> list[Doc]:
     return docs
 
 
-def _to_doc(item: Item, index: int, spec: TaskSpec, version: int) -> Doc:
-    letters = list(LETTERS[: len(item.options)])
+def _to_doc(item: Item, index: int, spec: TaskSpec, version: int, letters: list[str]) -> Doc:
     content = {
         "data": spec.data.label,
         "recipe": [spec.recipe, version],

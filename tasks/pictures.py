@@ -67,7 +67,8 @@ def marks(base: Picture, boxes: Sequence[Sequence[float]], labels: Sequence[str]
 
 def paint(picture: Picture, images: Images) -> Image.Image:
     """Paint a description as an RGB image."""
-    return _PAINTERS[picture["kind"]](picture, images)
+    image: Image.Image = _PAINTERS[picture["kind"]](picture, images)
+    return image
 
 
 def _row(picture: Picture, images: Images) -> Image.Image:
@@ -89,7 +90,7 @@ def _grid(picture: Picture, images: Images) -> Image.Image:
     w, h = picture["cell"]
     canvas = Image.new("RGB", _size(picture, images), "white")
     boxes = grid_boxes(picture)
-    for cell, box in zip(picture["cells"], boxes):
+    for cell, box in zip(picture["cells"], boxes, strict=True):
         fitted = fit_into(paint(cell, images), w, h, picture["fit"])
         canvas.paste(fitted, (round(box[0]), round(box[1])))
     if picture["gap"]:
@@ -156,7 +157,7 @@ def _marks(picture: Picture, images: Images) -> Image.Image:
     image = paint(picture["base"], images).copy()
     draw = ImageDraw.Draw(image)
     line, font = max(2, min(image.size) // 150), ImageFont.load_default(max(12, min(image.size) // 25))
-    for i, ((x0, y0, x1, y1), label) in enumerate(zip(picture["boxes"], picture["labels"])):
+    for i, ((x0, y0, x1, y1), label) in enumerate(zip(picture["boxes"], picture["labels"], strict=True)):
         colour = FRAME_COLOURS[i % len(FRAME_COLOURS)]
         draw.rectangle((x0, y0, x1, y1), outline=colour, width=line)
         text_box = draw.textbbox((0, 0), label, font=font)
@@ -175,4 +176,3 @@ _PAINTERS: dict[str, Any] = {
     "overlay": _overlay,
     "marks": _marks,
 }
-

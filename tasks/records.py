@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness_heads.probes import ItemRecord, probe_result_from_json
 from harness_heads.tasks.items import Doc
 from harness_heads.tasks.spec import TaskSpec
 
 
+class Shown(NamedTuple):
+    """What an arm showed: SHA-256 of every image, and the size of the first in pixels."""
+
+    shas: list[str]
+    size: tuple[int, int]
+
+
 def item_record(
-    doc: Doc, answers: Sequence[str], spec: TaskSpec, version: int, images: Mapping[str, list[str]]
+    doc: Doc, answers: Sequence[str], spec: TaskSpec, version: int, shown: Mapping[str, Shown]
 ) -> ItemRecord:
     """The record of one item.
 
@@ -21,7 +28,7 @@ def item_record(
         answers: one response per arm, in the document's order: a ProbeResult as JSON, or a stock model's words.
         spec: the task.
         version: version of its recipe.
-        images: SHA-256 of the painted images, per arm.
+        shown: what was painted, per arm.
     """
     results: dict[str, Mapping[str, Any] | None] = {}
     plain: dict[str, str] = {}
@@ -31,6 +38,9 @@ def item_record(
             plain[arm] = answer
         else:
             results[arm] = json.loads(answer)
+    extra = {**doc["extra"], "size": list(next(iter(shown.values())).size)}
+    if spec.marks:
+        extra["marks"] = list(spec.marks)
     return ItemRecord(
         doc["item"],
         spec.task,
@@ -46,6 +56,6 @@ def item_record(
         results,
         plain,
         {name: arm["probe"]["regions"] for name, arm in doc["arms"].items() if arm["probe"]["regions"]},
-        dict(images),
-        {**doc["extra"], **({"marks": list(spec.marks)} if spec.marks else {})},
+        {arm: what.shas for arm, what in shown.items()},
+        extra,
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +18,9 @@ from PIL import Image, UnidentifiedImageError
 from harness_heads.errors import HarnessHeadsError, did_you_mean
 from harness_heads.regions import safe_image
 from harness_heads.tasks.items import Picture
+
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+_FIELD = re.compile(r"\{(\w+)\}")
 
 
 class Source(ABC):
@@ -33,7 +38,7 @@ class Source(ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def value(self, row: int, column: str) -> Any:
+    def cell(self, row: int, column: str) -> Any:
         """The cell as stored; images stay encoded."""
 
     @abstractmethod
@@ -44,6 +49,13 @@ class Source(ABC):
     def sha(self, row: int, column: str) -> str:
         """16 hex digits over the stored image, without decoding it."""
 
+    def value(self, row: int, column: str) -> Any:
+        """The cell of a column, or of a template of columns such as ``"{image_id}.jpg"``."""
+        fields = _FIELD.findall(column)
+        if not fields:
+            return self.cell(row, column)
+        return column.format(**{name: self.cell(row, name) for name in fields})
+
     def names(self, column: str) -> tuple[str, ...] | None:
         """Class names of an integer label column, ``None`` where the column is no such thing."""
         return None
@@ -53,12 +65,13 @@ class Source(ABC):
         return {"kind": "row", "row": row, "column": column, "sha": self.sha(row, column)}
 
     def need(self, column: str) -> str:
-        """The column's name; an error lists what there is."""
-        if column not in self.columns:
-            raise HarnessHeadsError(
-                f"{self.label}: there is no column {column!r}{did_you_mean(column, self.columns)} "
-                f"(columns: {', '.join(self.columns)}); map it under 'columns:' in the task's YAML"
-            )
+        """The column's name, or template; an error lists what there is."""
+        for name in _FIELD.findall(column) or [column]:
+            if name not in self.columns:
+                raise HarnessHeadsError(
+                    f"{self.label}: there is no column {name!r}{did_you_mean(name, self.columns)} "
+                    f"(columns: {', '.join(self.columns)}); map it under 'columns:' in the task's YAML"
+                )
         return column
 
 
@@ -80,7 +93,7 @@ class DigitsSource(Source):
     def __len__(self) -> int:
         return len(self._labels)
 
-    def value(self, row: int, column: str) -> Any:
+    def cell(self, row: int, column: str) -> Any:
         return int(self._labels[row]) if column == "label" else self._pixels[row]
 
     def image(self, row: int, column: str) -> Image.Image:
@@ -94,25 +107,22 @@ class DigitsSource(Source):
         return self._words if column == "label" else None
 
 
-class RowsSource(Source):
-    """Rows held as plain mappings; images as ``{"bytes", "path"}``, a path, or raw bytes."""
+class EncodedSource(Source):
+    """Rows whose images are ``{"bytes", "path"}``, raw bytes, a path, or a URL of which a local copy exists.
+
+    Args:
+        columns: names of the columns.
+        names: class names of integer label columns.
+        label: what the rows are, for messages.
+        folder: where relative image paths start, and where images are looked up by name.
+    """
 
     def __init__(
-        self,
-        rows: Sequence[Mapping[str, Any]],
-        columns: Sequence[str],
-        names: Mapping[str, Sequence[str]],
-        label: str,
-        folder: Path | None = None,
+        self, columns: Sequence[str], names: Mapping[str, Sequence[str]], label: str, folder: Path | None = None
     ) -> None:
-        self._rows, self._names, self._folder = rows, names, folder
+        self._names, self._folder = names, folder
+        self._files: dict[str, Path] | None = None
         self.label, self.columns = label, tuple(columns)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def value(self, row: int, column: str) -> Any:
-        return self._rows[row][self.need(column)]
 
     def names(self, column: str) -> tuple[str, ...] | None:
         return tuple(self._names[column]) if column in self._names else None
@@ -139,12 +149,78 @@ class RowsSource(Source):
             cell = cell.get("path")
         if isinstance(cell, (bytes, bytearray)):
             return bytes(cell)
-        if isinstance(cell, str) and cell:
-            path = Path(cell)
-            if not path.is_absolute() and self._folder is not None:
-                path = self._folder / path
-            try:
-                return path.read_bytes()
-            except OSError as error:
-                raise HarnessHeadsError(f"{where}: image file {path} cannot be read ({error.strerror})") from error
-        raise HarnessHeadsError(f"{where}: there is no image (found {json.dumps(cell, default=str)[:60]})")
+        if not isinstance(cell, str) or not cell:
+            raise HarnessHeadsError(f"{where}: there is no image (found {json.dumps(cell, default=str)[:60]})")
+        path = self._file(cell)
+        if path is None:
+            raise HarnessHeadsError(
+                f"{where}: image {cell} is not in the local copy {self._folder or '(none is given)'}"
+            )
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise HarnessHeadsError(f"{where}: image file {path} cannot be read ({error.strerror})") from error
+
+    def _file(self, name: str) -> Path | None:
+        """A local file for a path or URL: as it stands, under the folder, or anywhere below it by its last part."""
+        if "://" not in name:
+            path = Path(name)
+            if path.is_absolute() or self._folder is None:
+                return path
+            if (self._folder / path).is_file():
+                return self._folder / path
+        if self._folder is None:
+            return None
+        if self._files is None:
+            self._files = {file.name: file for file in image_files(self._folder)}
+        return self._files.get(name.rsplit("/", 1)[-1])
+
+
+class RowsSource(EncodedSource):
+    """Rows held as plain mappings."""
+
+    def __init__(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        columns: Sequence[str],
+        names: Mapping[str, Sequence[str]],
+        label: str,
+        folder: Path | None = None,
+    ) -> None:
+        super().__init__(columns, names, label, folder)
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def cell(self, row: int, column: str) -> Any:
+        return self._rows[row].get(self.need(column))
+
+
+class TableSource(EncodedSource):
+    """Rows of a ``datasets.Dataset`` whose images were left encoded; small columns are read once."""
+
+    def __init__(self, table: Any, names: Mapping[str, Sequence[str]], images: Sequence[str], label: str) -> None:
+        super().__init__(table.column_names, names, label)
+        self._table, self._images = table, frozenset(images)
+        self._read: dict[str, list[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def cell(self, row: int, column: str) -> Any:
+        self.need(column)
+        if column in self._images:
+            return self._table.select_columns([column])[row][column]
+        if column not in self._read:
+            self._read[column] = list(self._table.select_columns([column])[:][column])
+        return self._read[column][row]
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Every image file below a folder, sorted, hidden folders left out."""
+    found = []
+    for root, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = sorted(f for f in folders if not f.startswith("."))
+        found += [Path(root) / f for f in sorted(files) if f.lower().endswith(IMAGE_SUFFIXES)]
+    return found

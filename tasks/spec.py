@@ -16,7 +16,7 @@ from harness_heads.errors import HarnessHeadsError, did_you_mean
 HOST_KEYS = ("class", "tag", "task_alias", "generation_kwargs", "metadata")
 """Keys that lmms-eval reads itself; ours are below, everything else is an error."""
 OUR_KEYS = ("task", "data", "recipe", "columns", "question", "instruction", "probe", "n", "seed", "options", "marks")
-DATA_KEYS = ("path", "split", "revision", "files", "name", "rows")
+DATA_KEYS = ("path", "split", "revision", "files", "name", "rows", "get")
 PROBE_KEYS = ("op", "rows", "beta", "phase", "keep_self", "numerics", "ablation")
 
 
@@ -31,6 +31,7 @@ class DataRef:
         files: parquet, CSV or JSON files of the repository that hold the split (wildcards allowed).
         name: configuration of the data set; a folder of that name is looked up in a local copy.
         rows: read only the first so many rows, streamed; ``None`` reads the split.
+        get: where to get what the hub does not have; such data need a local copy.
     """
 
     path: str
@@ -39,6 +40,7 @@ class DataRef:
     files: tuple[str, ...] = ()
     name: str | None = None
     rows: int | None = None
+    get: str | None = None
 
     @property
     def label(self) -> str:

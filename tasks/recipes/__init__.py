@@ -1,9 +1,21 @@
-"""The recipes: a YAML names one of these, each in a file of its own."""
+"""The recipes: a YAML names one of these."""
 
 from __future__ import annotations
 
-from harness_heads.tasks.recipes import grid, mcq
+from harness_heads.tasks.recipes import grid, grounding, mcq, overlay, plain, retrieval, strips
 from harness_heads.tasks.recipes.base import Recipe
 
-RECIPES: dict[str, Recipe] = {module.RECIPE.name: module.RECIPE for module in (mcq, grid)}
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        mcq.RECIPE,
+        grid.RECIPE,
+        overlay.RECIPE,
+        retrieval.RETRIEVAL,
+        retrieval.TEXT_OPTIONS,
+        strips.RECIPE,
+        grounding.RECIPE,
+        plain.RECIPE,
+    )
+}
 """Recipe name -> recipe."""

@@ -82,5 +82,6 @@ def enough(found: int, spec: TaskSpec, what: str) -> None:
     """Raise unless ``found`` items could be built: a task never shrinks silently."""
     if found < spec.n:
         raise HarnessHeadsError(
-            f"{spec.task}: {spec.n} items are planned, {spec.data.label} gives {found} {what}; lower n or give more rows"
+            f"{spec.task}: {spec.n} items are planned, {spec.data.label} gives {found} {what}; "
+            "lower n or give more rows"
         )

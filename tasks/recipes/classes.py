@@ -10,7 +10,6 @@ import numpy as np
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.tasks.sources import Source
-from harness_heads.tasks.spec import TaskSpec
 
 
 class ClassPool:
@@ -21,23 +20,32 @@ class ClassPool:
         label: label column: class numbers with names, or the names themselves.
         rng: order in which a class gives its rows; each row is given once before any comes again.
         task: for messages.
+        synonyms: whether a comma in a name separates synonyms (ImageNet) or is a comma (captions).
     """
 
-    def __init__(self, source: Source, label: str, rng: np.random.Generator, task: str) -> None:
+    def __init__(
+        self, source: Source, label: str, rng: np.random.Generator, task: str, *, synonyms: bool = True
+    ) -> None:
         names = source.names(label)
         rows: dict[str, list[int]] = {}
-        synonyms: dict[str, tuple[str, ...]] = {}
+        names_of: dict[str, tuple[str, ...]] = {}
         for row in range(len(source)):
             value = source.value(row, label)
             if value is None or value == -1:  # ImageNet's test split has labels -1
                 continue
-            full = names[value] if names is not None else str(value)
+            if isinstance(value, (list, tuple)):  # captions: the first stands for the image
+                value = value[0] if value else ""
+            full = names[value] if names is not None else str(value).strip()
+            if not full:
+                continue
             key = f"{value}:{full}" if names is not None else full  # "crane" is two classes
             rows.setdefault(key, []).append(row)
-            synonyms[key] = split_synonyms(full)
+            names_of[key] = split_synonyms(full) if synonyms else (full,)
         self.classes = tuple(sorted(rows))
-        self._synonyms = synonyms
-        self._queues = {key: [rows[key][i] for i in rng.permutation(len(rows[key]))] for key in self.classes}
+        self._synonyms = names_of
+        self._queues: dict[str, list[int]] = {
+            key: [rows[key][int(i)] for i in rng.permutation(len(rows[key]))] for key in self.classes
+        }
         self._given = dict.fromkeys(self.classes, 0)
         if len(self.classes) < 5:
             raise HarnessHeadsError(

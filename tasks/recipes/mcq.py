@@ -1,17 +1,19 @@
 """``mcq_matched_mismatched``: necessity of a head set for naming what one image shows (NCS).
 
 Four class names as options. Arms: *matched* shows the right class, *mismatched* a class that is none of the options
-under the same question, options and right letter, *blank* a grey image (floor), and *text* asks for one of the options
-by its name, so that the image is beside the point: with image keys masked it must not move, with text keys masked it must
-(the proof that masking bites). What the text arm asks for is never what its image shows.
+under the same question, options and right letter, *blank* a grey image (floor), and *text* asks for one of the
+options by its name, so that the image is beside the point: with image keys masked it must not move, with text keys
+masked it must (the proof that masking bites). What the text arm asks for is never what its image shows.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from harness_heads.tasks.balance import dealt
-from harness_heads.tasks.items import LETTERS, Arm, Item
+from harness_heads.tasks.items import Arm, Item
 from harness_heads.tasks.pictures import blank
 from harness_heads.tasks.prompts import lettered
 from harness_heads.tasks.recipes.base import Option, Recipe
@@ -24,7 +26,7 @@ def build(spec: TaskSpec, source: Source) -> list[Item]:
     """Build the items."""
     image, label = source.need(spec.columns["image"]), source.need(spec.columns["label"])
     rng = np.random.default_rng(spec.seed)
-    pool = ClassPool(source, label, rng, spec.task)
+    pool = ClassPool(source, label, rng, spec.task, synonyms=bool(RECIPE.option(spec, "synonyms")))
     correct = dealt(spec.n, 4, rng)
     items = []
     for index, target in enumerate(pool.targets(spec.n, rng)):
@@ -41,13 +43,13 @@ def build(spec: TaskSpec, source: Source) -> list[Item]:
             "mismatched": Arm(question, (mismatched,), conditions=masked),
             "blank": Arm(question, (blank(matched),)),
         }
-        extra = {"absent": pool.name(absent)}
+        extra: dict[str, Any] = {"absent": pool.name(absent)}
         template = RECIPE.option(spec, "text_question")
         if template:
             asked = (correct[index] + 1 + (index // 4) % 3) % 4
             text = lettered(template.format(option=options[asked]), options, spec.instruction)
             arms["text"] = Arm(text, (matched,), conditions=tuple(dict.fromkeys((*masked, text_masked))))
-            extra["correct"] = {"text": LETTERS[asked]}
+            extra["correct"] = {"text": asked}
         items.append(Item(tuple(options), correct[index], arms, matched["sha"], extra))
     return items
 
@@ -58,6 +60,7 @@ RECIPE = Recipe(
     build,
     {"image": "the image", "label": "its class: a number with names, or a name"},
     options={
+        "synonyms": Option(True, "whether commas in class names separate synonyms"),
         "text_question": Option("", "question of the text-solvable arm, with {option}; empty leaves the arm out"),
     },
 )

@@ -1,0 +1,134 @@
+"""``grounding``: a referring expression, and the box it refers to (paper B).
+
+The model is asked in its family's own words and read in its family's own frame (:mod:`harness_heads.boxes`), for
+every head set at once. Items are split from the samples that heads were detected on: by sample, as the paper counts
+(``split_rule: sample``), or by image, so that no picture is on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.regions import Box, Region
+from harness_heads.tasks.items import Arm, Item
+from harness_heads.tasks.recipes.base import Option, Recipe, enough
+from harness_heads.tasks.sources import Source
+from harness_heads.tasks.spec import TaskSpec
+
+STOCK_PROMPT = "Locate {expression} in this image and output the bbox coordinates in JSON format."
+"""Text of the request for stock models; a wrapped model replaces it by its family's own."""
+
+
+def build(spec: TaskSpec, source: Source) -> list[Item]:
+    """Build the items."""
+    for column in spec.columns.values():
+        for part in column.split(","):
+            source.need(part)
+    detection, evaluation = split_rows(spec, source)
+    rows = [*evaluation, *detection] if RECIPE.option(spec, "include_detection") else evaluation
+    items: list[Item] = []
+    for row in rows:
+        for expression in _expressions(spec, source, row):
+            if len(items) == spec.n:
+                return items
+            box = gold_box(spec, source, row)
+            condition = spec.condition("ablate", "image")
+            arm = Arm(
+                spec.question.replace("{expression}", expression) or STOCK_PROMPT.format(expression=expression),
+                (source.picture(row, spec.columns["image"]),),
+                ask="locate",
+                conditions=(condition,),
+                regions={"gold": Region((box,))},
+                expression=expression,
+            )
+            extra = {"gold": list(box), "row": row, "expression": expression}
+            items.append(Item((), None, {"locate": arm}, _cluster(spec, source, row), extra))
+    enough(len(items), spec, f"samples after {len(detection)} were set apart for detection")
+    return items
+
+
+def split_rows(spec: TaskSpec, source: Source) -> tuple[list[int], list[int]]:
+    """Rows for detecting heads and rows for evaluating them, from the seed alone.
+
+    ``sample``: the first ``detection`` rows of a shuffle against all others. ``image``: rows that share an image with
+    a detection row are in neither.
+    """
+    rng = np.random.default_rng(spec.seed)
+    order = rng.permutation(len(source)).tolist()
+    size = RECIPE.option(spec, "detection")
+    detection, rest = order[:size], order[size:]
+    if RECIPE.option(spec, "split_rule") == "image":
+        seen = {_cluster(spec, source, row) for row in detection}
+        rest = [row for row in rest if _cluster(spec, source, row) not in seen]
+    return detection, rest
+
+
+def gold_box(spec: TaskSpec, source: Source, row: int) -> Box:
+    """The gold box as x0, y0, x1, y1 in pixels.
+
+    Raises:
+        HarnessHeadsError: naming the row, if the box has no area or there is none.
+    """
+    column = spec.columns["bbox"]
+    where = f"{source.label}: row {row}, column {column!r}"
+    if RECIPE.option(spec, "box") == "mask":
+        return _mask_box(source, row, column, where)
+    parts = column.split(",")
+    cells = [source.value(row, part) for part in parts] if len(parts) == 4 else source.value(row, column)
+    try:
+        a, b, c, d = (float(v) for v in cells)
+    except (TypeError, ValueError) as error:
+        raise HarnessHeadsError(f"{where}: {cells!r} is no box of four numbers") from error
+    box = (a, b, a + c, b + d) if RECIPE.option(spec, "box") == "xywh" else (a, b, c, d)
+    Region((box,))  # refuses boxes without area
+    return box
+
+
+def _mask_box(source: Source, row: int, column: str, where: str) -> Box:
+    """Smallest box around a mask's non-zero pixels; masks may have three channels and grey edges."""
+    mask = np.asarray(source.image(row, column)).max(axis=2) > 0
+    if not mask.any():
+        raise HarnessHeadsError(f"{where}: the mask is empty")
+    ys, xs = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
+    return float(xs[0]), float(ys[0]), float(xs[-1] + 1), float(ys[-1] + 1)
+
+
+def _expressions(spec: TaskSpec, source: Source, row: int) -> list[str]:
+    value = source.value(row, spec.columns["expression"])
+    every = [str(v).strip() for v in value] if isinstance(value, (list, tuple)) else [str(value).strip()]
+    every = [v for v in every if v]
+    return every if RECIPE.option(spec, "expressions") == "all" else every[:1]
+
+
+def _cluster(spec: TaskSpec, source: Source, row: int) -> str:
+    """The image a row shows: by the cluster column (COCO names carry a running index after the image's number)."""
+    if "cluster" not in spec.columns:
+        return source.sha(row, spec.columns["image"])
+    return str(source.value(row, spec.columns["cluster"])).rsplit("_", 1)[0]
+
+
+def _check(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    if config.get("probe", {}).get("op", "ablate") == "steer":
+        raise HarnessHeadsError("probe.op: grounding is ablated (paper B) or masked")
+
+
+RECIPE = Recipe(
+    "grounding",
+    1,
+    build,
+    {"image": "the image", "expression": "the expression, or a list of them", "bbox": "box, mask, or four columns"},
+    {"cluster": "name of the image, without what follows its last underscore"},
+    {
+        "box": Option("xywh", "what the bbox column holds, in pixels of the image", ("xywh", "xyxy", "mask")),
+        "expressions": Option("first", "one expression per object, or all", ("first", "all")),
+        "detection": Option(200, "samples set apart for detecting heads"),
+        "split_rule": Option("image", "what may not be on both sides", ("sample", "image")),
+        "include_detection": Option(False, "evaluate on the detection samples too"),
+    },
+    max_new_tokens=128,
+    check=_check,
+)

@@ -1,0 +1,118 @@
+"""``plain_mcq``: a benchmark's own questions on one image.
+
+``ask: options`` gives the arms of NCS on a benchmark: *matched* (the row's image), *mismatched* (another row's image
+under the same question, options and right letter), *blank*. ``ask: generate`` lets the model answer in words, with
+letters where the row has choices and freely where it has none; accuracy, the share of parsable answers and accuracy
+among them come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from harness_heads.answers import normalised
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.tasks.balance import dealt
+from harness_heads.tasks.items import Arm, Item
+from harness_heads.tasks.pictures import blank
+from harness_heads.tasks.prompts import lettered
+from harness_heads.tasks.readers import (
+    QUESTION_COLUMNS,
+    READER_OPTIONS,
+    Question,
+    Unreadable,
+    read_questions,
+    shuffled,
+    wrong_answers,
+)
+from harness_heads.tasks.recipes.base import Option, Recipe, enough
+from harness_heads.tasks.sources import Source
+from harness_heads.tasks.spec import TaskSpec
+
+
+def build(spec: TaskSpec, source: Source) -> list[Item]:
+    """Build the items."""
+    option = partial(RECIPE.option, spec)
+    rng = np.random.default_rng(spec.seed)
+    questions = read_questions(spec, source, option)
+    scored = option("ask") == "options"
+    schedules = {k: dealt(-(-spec.n // k) * k, k, rng) for k in range(2, 9)}
+    dealt_so_far = dict.fromkeys(schedules, 0)
+    items: list[Item] = []
+    for question in shuffled(questions, rng):
+        if len(items) == spec.n:
+            break
+        try:
+            wrong = wrong_answers(question, 3, option, rng) if scored else list(rng.permutation(question.wrong))
+            other = _other_image(question, questions, rng) if scored else None
+        except Unreadable:
+            continue
+        if not wrong:
+            items.append(_open(spec, question))
+            continue
+        k = len(wrong) + 1
+        letter = schedules[k][dealt_so_far[k]]
+        dealt_so_far[k] += 1
+        options = [str(w) for w in wrong]
+        options.insert(letter, question.answer)
+        text = lettered((spec.question or "{question}").replace("{question}", question.text), options, spec.instruction)
+        if other is None:
+            arms = {"plain": Arm(text, (question.picture,), ask="generate")}
+            extra: dict[str, Any] = {"answer_kind": "choice"}
+        else:
+            masked = (spec.condition("mask", "image"),)
+            shown = blank(question.picture) if option("mismatched") == "grey" else other.picture
+            arms = {
+                "matched": Arm(text, (question.picture,), conditions=masked),
+                "mismatched": Arm(text, (shown,), conditions=masked),
+            }
+            if option("mismatched") != "grey":
+                arms["blank"] = Arm(text, (blank(question.picture),))
+            extra = {"mismatched": option("mismatched")}
+        items.append(Item(tuple(options), letter, arms, question.cluster, extra))
+    enough(len(items), spec, "usable rows")
+    return items
+
+
+def _open(spec: TaskSpec, question: Question) -> Item:
+    """A question without choices, answered freely."""
+    text = (spec.question or "{question}").replace("{question}", question.text)
+    hint = {"number": "Answer with a single number.", "yes_no": "Answer yes or no."}.get(
+        question.kind, "Answer with a single word or phrase."
+    )
+    arm = Arm(f"{text}\n{hint}", (question.picture,), ask="generate")
+    kind = question.kind if question.kind in ("number", "yes_no") else "text"
+    return Item((), None, {"plain": arm}, question.cluster, {"answer": question.answer, "answer_kind": kind})
+
+
+def _other_image(question: Question, questions: list[Question], rng: np.random.Generator) -> Question:
+    """A question on another image, with another answer where there is one: its image must not answer ours."""
+    for other in shuffled(questions, rng):
+        if other.cluster != question.cluster and normalised(other.answer) != normalised(question.answer):
+            return other
+    raise Unreadable("without another image")
+
+
+def _check(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    if config.get("probe", {}).get("op") == "steer":
+        raise HarnessHeadsError("probe.op: one image has no cells to steer to; use mask or ablate")
+
+
+RECIPE = Recipe(
+    "plain_mcq",
+    1,
+    build,
+    {"image": "the image", "answer": "the right answer"},
+    {k: v for k, v in QUESTION_COLUMNS.items() if k != "answer"},
+    {
+        **READER_OPTIONS,
+        "ask": Option("options", "log-probabilities of the letters, or an answer in words", ("options", "generate")),
+        "mismatched": Option("other_item", "what the mismatched arm shows", ("other_item", "grey")),
+    },
+    max_new_tokens=64,
+    check=_check,
+)
