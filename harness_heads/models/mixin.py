@@ -94,6 +94,11 @@ class HeadsMixin:
                 answers[number] = answer
         return answers
 
+    def host_generate(self, requests: list[Any]) -> list[Any]:
+        """The host's own answers, untouched."""
+        answers: list[Any] = super().generate_until(requests)  # type: ignore[misc]
+        return answers
+
     def _set_table(self) -> SetTable:
         specs = self.settings.head_set
         geometry = self.family.geometry(self.model)
@@ -175,13 +180,7 @@ class HeadsMixin:
         if waiting:
             before, self.batch_size_per_gpu = self.batch_size_per_gpu, 1
             try:
-                run_through_host(
-                    super().generate_until,  # type: ignore[misc]
-                    self.model,
-                    [requests[n] for n in waiting],
-                    handle,
-                    word,
-                )
+                run_through_host(self.host_generate, self.model, [requests[n] for n in waiting], handle, word)
             finally:
                 self.batch_size_per_gpu = before
         information = run_information(
@@ -219,8 +218,7 @@ class HeadsMixin:
         )
 
     def _answer_stock(self, requests: list[Any]) -> list[Any]:
-        host_generate = super().generate_until  # type: ignore[misc]
-        return generate_stock(self.engine, self.sets, self.settings, self.op, host_generate, requests)
+        return generate_stock(self.engine, self.sets, self.settings, self.op, self.host_generate, requests)
 
     def _journal_path(self) -> Path | None:
         if self.settings.journal is not None:
