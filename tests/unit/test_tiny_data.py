@@ -33,7 +33,7 @@ def test_splits_are_stratified(split: str) -> None:
 
 
 def test_unknown_split_is_named() -> None:
-    with pytest.raises(ValueError, match="'test'.*train, discover, choose, evaluate"):
+    with pytest.raises(ValueError, match=r"'test'.*train, discover, choose, evaluate"):
         data.digits("test")
 
 

@@ -71,7 +71,10 @@ def test_prompt_is_what_the_host_sends(processor: Qwen3VLProcessor, picture: tup
     question = wording.mcq(wording.SINGLE, ("one", "two", "three", "four"))
     messages = [
         {"role": "system", "content": [{"type": "text", "text": "You are a helpful assistant."}]},
-        {"role": "user", "content": [{"type": "image", "image": data.blank(picture)}, {"type": "text", "text": question}]},
+        {
+            "role": "user",
+            "content": [{"type": "image", "image": data.blank(picture)}, {"type": "text", "text": question}],
+        },
     ]
     text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     images, _, options = process_vision_info(
