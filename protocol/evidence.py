@@ -198,6 +198,7 @@ class Evidence:
         plan: the plan they were started with, where its content is at hand.
         notes: what was found on reading that does not stop a report, one line each.
         discovery: declared discovery folders' own JSON, by setting.
+        pictures: data URIs by image hash, for the gallery where they are at hand; no part of the evidence proper.
     """
 
     runs: tuple[RunInfo, ...]
@@ -205,6 +206,7 @@ class Evidence:
     plan: Plan | None = None
     notes: tuple[str, ...] = ()
     discovery: tuple[Mapping[str, Any], ...] = ()
+    pictures: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def exploratory(self) -> bool:

@@ -53,6 +53,7 @@ def evidence_summary(task: TaskEvidence, run: RunInfo) -> dict[str, float | str]
     several = {
         "condition": len({e.condition for e in found if e.primary}) > 1,
         "family": len({e.family for e in found}) > 1,
+        "score": len({e.score for e in found if e.primary}) > 1,
     }
     first_family = {(e.key, e.score, e.condition): e.family for e in reversed(found)}
     for effect in found:
@@ -62,7 +63,8 @@ def evidence_summary(task: TaskEvidence, run: RunInfo) -> dict[str, float | str]
             if effect.score == "ncs":
                 out[f"{name}: ncs_over_headroom"] = effect.mean / top if top > 0 else math.nan
         if effect.primary:
-            held = name + (f" vs {effect.family}" if several["family"] else "")
+            held = name + (f" {effect.score}" if several["score"] else "")
+            held += f" vs {effect.family}" if several["family"] else ""
             out |= {f"{held}: {s}": getattr(effect, s) for s in _PRIMARY_STATISTICS}
             out |= {f"{held}: rank_p": effect.p_upper, f"{held}: floor": effect.floor, f"{held}: r": float(effect.r)}
     return out

@@ -52,10 +52,11 @@ from harness_heads.protocol.statistics.power import (
     detectable_by_rank,
     rank_power,
 )
-from harness_heads.protocol.statistics.ranks import floor, minimum_controls, rank_p, sequential_p, two_stage_p
+from harness_heads.protocol.statistics.ranks import Floats, floor, minimum_controls, rank_p, sequential_p, two_stage_p
 
 __all__ = [
     "Codes",
+    "Floats",
     "MASS_STATISTICS",
     "SCOPE",
     "allowed_exceedances",

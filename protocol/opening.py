@@ -1,0 +1,73 @@
+"""The opening of a report: status, badges, and one sentence a set."""
+
+from __future__ import annotations
+
+import math
+
+from harness_heads.protocol.analysis import Analysis, Test
+from harness_heads.protocol.formats import interval, number, p_value
+from harness_heads.protocol.layout import Sentence
+from harness_heads.protocol.scores import LABELS
+
+EMBEDDED = "tiny-digits"
+_VERBS = {
+    "ncs": "is necessary beyond its controls",
+    "ncs_grid": "is necessary beyond its controls",
+    "grounding_drop": "is necessary for grounding beyond its controls",
+    "cers": "steers better than its controls",
+}
+
+
+def status(a: Analysis) -> str:
+    """First line of the report."""
+    plan = a.evidence.plan
+    if not a.evidence.runs:
+        return "No intervention: a stock model answered, and nothing was done to its heads."
+    if a.evidence.exploratory:
+        digests = {run.plan_digest for run in a.evidence.runs}
+        why = "no plan fixed in advance what was to be tested"
+        if plan is not None and digests != {None}:
+            why = "not every run was started with the plan at hand"
+        elif digests != {None}:
+            why = "the runs name a plan whose content is not at hand"
+        return f"EXPLORATORY: {why}. Nothing below is a confirmed claim."
+    assert plan is not None
+    return f"Planned: {len(plan.claims)} claims were fixed before the run, plan {plan.digest[:12]}."
+
+
+def badges(a: Analysis) -> tuple[str, ...]:
+    """Facts to know first."""
+    out = []
+    if any(is_embedded(str(run.model["id"])) for run in a.evidence.runs):
+        out.append("demonstration model, chosen: made for this package and picked among several trained ones")
+    if a.evidence.plan is not None and a.evidence.plan.negative_controls:
+        out.append(f"negative controls: {', '.join(a.evidence.plan.negative_controls)}")
+    short = [t for t in a.tasks if t.evidence.n < t.evidence.n_planned]
+    out += [f"{t.evidence.task}: {t.evidence.n} of {t.evidence.n_planned} planned items" for t in short]
+    return tuple(out)
+
+
+def is_embedded(model: str) -> bool:
+    """The package's own trained model, by name or by path."""
+    return model.rstrip("/").replace("\\", "/").split("/")[-1].split("@")[0] == EMBEDDED or model.startswith(EMBEDDED)
+
+
+def sentences(a: Analysis) -> tuple[Sentence, ...]:
+    """One sentence per leading test."""
+    return tuple(_sentence(a, t) for t in a.leading)
+
+
+def _sentence(a: Analysis, t: Test) -> Sentence:
+    e = t.effect
+    head = f"{e.name} on {e.task} ({e.condition}): {LABELS[e.score]} {number(e.mean)} {interval(e.low, e.high)}"
+    if e.r == 0:
+        return Sentence(f"{head}; without control sets this says nothing about the set.", "bad")
+    against = f"{e.r} {e.family} controls, mean {number(e.control_mean)}, SD {number(e.control_sd)}"
+    p = f"rank p = {p_value(t.p)}, Holm p = {p_value(t.holm)} over {t.m}"
+    if math.isnan(t.p):
+        return Sentence(f"{head}; not estimable ({e.reasons.get('mean', '')}).", "bad")
+    if t.holm <= a.alpha:
+        return Sentence(f"{head}: it {_VERBS[e.score]} ({against}; {p}).", "good")
+    if e.r > 0 and t.m / (e.r + 1) > a.alpha and t.p <= e.floor + 1e-12:
+        return Sentence(f"{head}: above every control, but {e.r} are too few for {t.m} tests ({against}; {p}).", "bad")
+    return Sentence(f"{head}: not shown to differ from {against} ({p}).", "none")
