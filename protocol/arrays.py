@@ -1,4 +1,4 @@
-"""Arrays inside JSON: exact, compact and independent of the machine, so that evidence survives the round trip bit by bit."""
+"""Arrays inside JSON: exact and compact, so that evidence survives the round trip bit by bit."""
 
 from __future__ import annotations
 

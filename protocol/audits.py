@@ -1,7 +1,7 @@
 """Leak audit: what each arm must give without intervention before a contrast of arms means anything.
 
-The limits are ours and stricter than paper A's Table 22 (it keeps tasks that these refuse): P(c) of at least .9 where the
-answer is in sight, within .05 of chance where it is not.
+The limits are ours and stricter than paper A's Table 22 (it keeps tasks that these refuse): P(c) of at least .9 where
+the answer is in sight, within .05 of chance where it is not.
 """
 
 from __future__ import annotations

@@ -61,7 +61,9 @@ def _declared(a: Analysis, index: int, title: str) -> Item:
     text = a.evidence.plan.declared.get(str(index)) if a.evidence.plan is not None else None
     if text:
         return Item(index, title, REPORTED, f"{text} (declared in the plan)", "runs", True)
-    return Item(index, title, MISSING, f'no evidence can show it; declare it in the plan: "declared": {{"{index}": "..."}}')
+    return Item(
+        index, title, MISSING, f'no evidence can show it; declare it in the plan: "declared": {{"{index}": "..."}}'
+    )
 
 
 def _model(a: Analysis, _: Sequence[Finding]) -> _Answer:
@@ -73,8 +75,8 @@ def _model(a: Analysis, _: Sequence[Finding]) -> _Answer:
                 absent.add(key)
         soft = sum(n > 0 for n in run.geometry.heads)
         lines.append(
-            f"{m.get('id')} (revision {m.get('revision') or 'none: local weights'}), {m.get('dtype')}, {m.get('attention')}, "
-            f"M = {run.geometry.total} heads, {soft} of {len(run.geometry.heads)} layers with softmax attention"
+            f"{m.get('id')} (revision {m.get('revision') or 'none: local weights'}), {m.get('dtype')}, "
+            f"{m.get('attention')}, M = {run.geometry.total} heads, {soft} of {len(run.geometry.heads)} layers with softmax attention"
         )
     if not lines:
         return MISSING, "no wrapped model answered", ""
@@ -103,7 +105,18 @@ def _corpus(a: Analysis, _: Sequence[Finding]) -> _Answer:
 
 
 def _rows(a: Analysis, _: Sequence[Finding]) -> _Answer:
-    names = ("source", "rows", "aggregation", "region_norm", "normalisation", "ties", "order", "out_row", "span", "setting")
+    names = (
+        "source",
+        "rows",
+        "aggregation",
+        "region_norm",
+        "normalisation",
+        "ties",
+        "order",
+        "out_row",
+        "span",
+        "setting",
+    )
     return _discovery(a, names, "rows, aggregation, normalisation and ties")
 
 
@@ -118,7 +131,9 @@ def _size(a: Analysis, _: Sequence[Finding]) -> _Answer:
 
 
 def _ceiling(a: Analysis, _: Sequence[Finding]) -> _Answer:
-    names = {name for name, p in _provenances(a) if _deep(p, "split_half") or _deep(p, "ceiling") or _deep(p, "half_splits")}
+    names = {
+        name for name, p in _provenances(a) if _deep(p, "split_half") or _deep(p, "ceiling") or _deep(p, "half_splits")
+    }
     if a.evidence.discovery:
         return REPORTED, f"{len(a.evidence.discovery)} discovery folder(s) read", "overlap"
     if names:
@@ -170,7 +185,9 @@ def _audit(a: Analysis, _: Sequence[Finding]) -> _Answer:
 def _both(a: Analysis, _: Sequence[Finding]) -> _Answer:
     by_set: dict[str, set[str]] = {}
     for t in a.leading:
-        by_set.setdefault(t.effect.name, set()).add("necessity" if t.effect.score.startswith(("ncs", "grounding")) else "steerability")
+        by_set.setdefault(t.effect.name, set()).add(
+            "necessity" if t.effect.score.startswith(("ncs", "grounding")) else "steerability"
+        )
     lacking = {name: kinds for name, kinds in by_set.items() if len(kinds) < 2}
     if not by_set:
         return MISSING, "neither was measured", ""
@@ -253,7 +270,11 @@ def _models(a: Analysis, _: Sequence[Finding]) -> _Answer:
     names = sorted({str(run.model["id"]) for run in a.evidence.runs})
     if len(names) > 1:
         return REPORTED, joined(names), "runs"
-    return MISSING, f"only {names[0] if names else 'no model'}; report a run of a further model together with this one", ""
+    return (
+        MISSING,
+        f"only {names[0] if names else 'no model'}; report a run of a further model together with this one",
+        "",
+    )
 
 
 _Check = Callable[[Analysis, Sequence[Finding]], _Answer]
@@ -303,5 +324,3 @@ def _deep(provenance: dict[str, object], key: str) -> object | None:
 def _brief(value: object) -> str:
     text = " ".join(str(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
-
-

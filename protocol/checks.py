@@ -111,7 +111,9 @@ def merged(runs: Sequence[RunInfo], tasks: Sequence[TaskEvidence]) -> None:
     for run in runs:
         name, revision = str(run.model["id"]), run.model.get("revision")
         if revisions.setdefault(name, revision) != revision:
-            raise HarnessHeadsError(f"two revisions of {name}: {revisions[name]} and {revision}; report them separately")
+            raise HarnessHeadsError(
+                f"two revisions of {name}: {revisions[name]} and {revision}; report them separately"
+            )
     first: dict[str, TaskEvidence] = {}
     answered: dict[tuple[str, str, str], TaskEvidence] = {}
     for task in tasks:

@@ -103,8 +103,8 @@ def _null(claim: Claim, test: Test, task: TaskAnalysis, reasons: list[str]) -> V
     estimate = st.t_interval(difference, st.cluster_codes(task.evidence.clusters))
     found = st.equivalence(float(estimate.mean), float(estimate.se), estimate.df, claim.margin, claim.alpha)
     shown = (
-        f"difference {float(estimate.mean):.4f}, {1 - 2 * claim.alpha:.0%} interval [{found.low:.4f}, {found.high:.4f}], "
-        f"TOST p = {found.p:.3g}"
+        f"difference {float(estimate.mean):.4f}, {1 - 2 * claim.alpha:.0%} interval "
+        f"[{found.low:.4f}, {found.high:.4f}], TOST p = {found.p:.3g}"
     )
     if not found.p <= claim.alpha:
         reasons.append(f"the interval [{found.low:.4f}, {found.high:.4f}] is not inside +-{claim.margin:g}")
@@ -127,7 +127,9 @@ def _difference(claim: Claim, test: Test, a: Analysis, reasons: list[str]) -> Ve
     from dataclasses import replace
 
     other = matching(replace(claim, set=claim.versus or ""), a.tests)
-    other = tuple(t for t in other if t.effect.condition == test.effect.condition and t.effect.score == test.effect.score)
+    other = tuple(
+        t for t in other if t.effect.condition == test.effect.condition and t.effect.score == test.effect.score
+    )
     if len(other) != 1:
         why = f"{len(other)} tests of {claim.versus} fit it, one is needed"
         return Verdict(claim, False, "", (why,), math.nan)

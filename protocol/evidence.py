@@ -266,7 +266,8 @@ def canonical(value: Any) -> str:
 def _task_to_dict(task: TaskEvidence) -> dict[str, Any]:
     blocks = []
     for (arm, condition), block in sorted(task.blocks.items()):
-        row = {"arm": arm, "condition": condition, "sets": list(block.sets), "logprobs": pack(block.logprobs)}
+        row: dict[str, Any] = {"arm": arm, "condition": condition, "sets": list(block.sets)}
+        row["logprobs"] = pack(block.logprobs)
         row |= {"before": pack(block.before), "after": pack(block.after)}
         row["boxes"] = None if block.boxes is None else pack(block.boxes)
         blocks.append(row)
@@ -290,9 +291,10 @@ def _task_from_dict(value: Mapping[str, Any]) -> TaskEvidence:
         boxes = None if row["boxes"] is None else unpack(row["boxes"])
         arrays = (unpack(row["logprobs"]), unpack(row["before"]), unpack(row["after"]))
         blocks[(row["arm"], row["condition"])] = Block(tuple(row["sets"]), *arrays, boxes)
+    whole: dict[str, Any] = {k: value[k] for k in ("run", "task", "recipe", "recipe_version", "seed", "n_planned")}
+    whole |= {k: tuple(value[k]) for k in ("letters", "items", "index", "clusters")}
     return TaskEvidence(
-        *(value[k] for k in ("run", "task", "recipe", "recipe_version", "seed", "n_planned")),
-        *(tuple(value[k]) for k in ("letters", "items", "index", "clusters")),
+        **whole,
         options=tuple(tuple(o) for o in value["options"]),
         correct={arm: unpack(v).astype(np.int64) for arm, v in value["correct"].items()},
         distractor=unpack(value["distractor"]).astype(np.int64),

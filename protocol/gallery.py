@@ -57,7 +57,9 @@ def item_figure(a: Analysis, test: Test, item: int, id: str, control: int = 0) -
 def _arms(task: TaskEvidence, test: Test) -> tuple[str, ...]:
     if test.effect.score == "ncs":
         return ("matched", "mismatched")
-    arms = [arm for arm, condition in sorted(task.blocks) if condition.split(":")[0] == test.effect.condition.split(":")[0]]
+    arms = [
+        arm for arm, condition in sorted(task.blocks) if condition.split(":")[0] == test.effect.condition.split(":")[0]
+    ]
     return (arms[0],) if arms else task.arms[:1]
 
 
@@ -101,9 +103,7 @@ def _p(block: Block, key: str, right: np.ndarray, item: int) -> float:
     return float(chosen(values, right[item : item + 1])[0, 0])
 
 
-def _picture(
-    canvas: Canvas, pictures: Mapping[str, str], task: TaskEvidence, item: int, arm: str, left: float
-) -> None:
+def _picture(canvas: Canvas, pictures: Mapping[str, str], task: TaskEvidence, item: int, arm: str, left: float) -> None:
     """The image of an arm where it is at hand, else an empty frame; cells drawn on top."""
     detail = task.details[item]
     canvas.text(left, 14, arm, "tick")
@@ -122,7 +122,9 @@ def _picture(
     for name, region in sorted(regions.items()):
         for x0, y0, x1, y1 in region["boxes"]:
             kind = "framegood" if name == "correct" else "frameother"
-            canvas.rect(left + x0 * scale + 2, 20 + y0 * scale + 2, (x1 - x0) * scale - 4, (y1 - y0) * scale - 4, kind, name)
+            canvas.rect(
+                left + x0 * scale + 2, 20 + y0 * scale + 2, (x1 - x0) * scale - 4, (y1 - y0) * scale - 4, kind, name
+            )
 
 
 def _caption(a: Analysis, task: TaskEvidence, item: int, arms: tuple[str, ...]) -> str:

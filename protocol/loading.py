@@ -166,7 +166,9 @@ def _merge(
     rows.sort(key=lambda t: (t.run, t.task, t.items))
     runs = tuple(groups[d] for d in order)
     checks.merged(runs, rows)
-    return Evidence(runs, tuple(rows), _one_plan(runs, plans), tuple(sorted(set(notes))), tuple(sorted(discovery, key=canonical)))
+    return Evidence(
+        runs, tuple(rows), _one_plan(runs, plans), tuple(sorted(set(notes))), tuple(sorted(discovery, key=canonical))
+    )
 
 
 def _one_plan(runs: Sequence[RunInfo], plans: Sequence[Plan]) -> Plan | None:

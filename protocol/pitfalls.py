@@ -96,8 +96,8 @@ def controls_chosen_after_looking(a: Analysis) -> Iterator[Finding]:
         counts = groups[(t.model, t.effect.score)]
         if len(counts) > 1 and t.effect.r == max(counts):
             text = (
-                f"R = {t.effect.r} here and {min(counts)} elsewhere, without a stopping rule fixed in a plan; more draws "
-                "for winners alone is only valid as a rule made beforehand"
+                f"R = {t.effect.r} here and {min(counts)} elsewhere, without a stopping rule fixed in a plan; more "
+                "draws for winners alone is only valid as a rule made beforehand"
             )
             yield _find("r-after-looking", t, text, True)
 
@@ -108,7 +108,7 @@ def control_mass_far(a: Analysis) -> Iterator[Finding]:
         matched = any(u.effect.family == "attention" and u.effect.key == t.effect.key for u in a.tests)
         if own > 0 and null >= 0 and (null == 0 or own / null > 1.5) and not matched:
             text = (
-                f"the set holds {own:.3f} attention mass on the keys, its controls {null:.3f}: they are not dose-matched; "
+                f"the set holds {own:.3f} attention mass on the keys, its controls {null:.3f}: doses are not matched; "
                 "add control_family=layer+attention"
             )
             yield _find("control-mass-far", t, text, False)
@@ -163,7 +163,9 @@ def repeated_controls(a: Analysis) -> Iterator[Finding]:
         draws = run.sets.controls(t.effect.key, t.effect.family)
         distinct = len({c.heads.identity for c in draws})
         if draws and distinct < len(draws) / 2:
-            text = f"only {distinct} different sets among {len(draws)} control draws: the null is coarse; use a smaller k"
+            text = (
+                f"only {distinct} different sets among {len(draws)} control draws: the null is coarse; use a smaller k"
+            )
             yield _find("repeated-controls", t, text, False)
 
 

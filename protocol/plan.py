@@ -158,7 +158,9 @@ def plan_from_dict(value: Any, source: str) -> Plan:
     if not isinstance(value, Mapping):
         raise HarnessHeadsError(f"{source}: a plan is a JSON object, this is a {type(value).__name__}")
     if value.get("schema") != SCHEMA:
-        raise HarnessHeadsError(f"{source}: plan schema {value.get('schema')!r} is unknown, this version reads {SCHEMA}")
+        raise HarnessHeadsError(
+            f"{source}: plan schema {value.get('schema')!r} is unknown, this version reads {SCHEMA}"
+        )
     known = [f.name for f in fields(Plan)]
     rest = {k: v for k, v in value.items() if k != "schema"}
     for key in rest:

@@ -64,7 +64,8 @@ class TaskReader:
             raise HarnessHeadsError(f"{self.where}: item {record.item}: {_COPY}")
         if known is not None and known.record.index != record.index:
             raise HarnessHeadsError(
-                f"{self.where}: item {record.item} stands at {known.record.index} and {record.index}; ids must be unique"
+                f"{self.where}: item {record.item} stands at {known.record.index} and {record.index}; "
+                "ids must be unique"
             )
         # kept without its answers, which now live in arrays
         slim = {**vars(record), "arms": dict.fromkeys(record.arms)}

@@ -10,7 +10,11 @@ from harness_heads.protocol.findings import Finding, Rule
 RULES: tuple[Rule, ...] = (
     Rule("no-controls", "a score without control sets", p.no_controls),
     Rule("one-control-draw", "one random set taken for the null", p.one_control_draw),
-    Rule("mean-interval-as-spread", "the interval of the controls' mean taken for their spread", p.mean_interval_as_spread),
+    Rule(
+        "mean-interval-as-spread",
+        "the interval of the controls' mean taken for their spread",
+        p.mean_interval_as_spread,
+    ),
     Rule("test-against-zero", "zero taken for the null", p.test_against_zero),
     Rule("floor-above-alpha", "so few controls that no p can pass", p.floor_above_alpha),
     Rule("r-after-looking", "more controls for winners without a rule", p.controls_chosen_after_looking),

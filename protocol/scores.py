@@ -14,10 +14,12 @@ import numpy as np
 
 from harness_heads.protocol.arrays import Floats, Ints
 from harness_heads.protocol.evidence import NO_CONDITION, Block, RunInfo, TaskEvidence
-from harness_heads.scoring import Reading
+from harness_heads.scoring import READINGS, Reading
 
 PRIMARY = {"mask": "ncs", "steer": "cers", "grid": "ncs_grid", "locate": "grounding_drop"}
 """The score that a kind of condition is judged by; the others are printed beside it."""
+SUFFIXES = ("", "_renorm")
+"""Ends of score names, by reading of P."""
 LABELS: Mapping[str, str] = {
     "ncs": "NCS",
     "ncs_renorm": "NCS, P renormalised over the options",
@@ -123,9 +125,9 @@ def _necessity(task: TaskEvidence, condition: str, empty: str) -> list[ScoreTabl
     matched, mismatched = (task.blocks[(arm, condition)] for arm in ("matched", "mismatched"))
     keys = tuple(k for k in matched.sets if k != empty)
     values: dict[str, Floats] = {}
-    for reading, suffix in (("raw", ""), ("renorm", "_renorm")):
+    for reading, suffix in ((_raw, ""), (_renormalised, "_renorm")):
         match, mism = (
-            _drop(b, task.right(arm), keys, empty, lambda lp, c, r=reading: chosen(probabilities(lp, r), c))
+            _drop(b, task.right(arm), keys, empty, reading)
             for b, arm in ((matched, "matched"), (mismatched, "mismatched"))
         )
         values |= {f"ncs{suffix}": match - mism, f"drop_matched{suffix}": match, f"drop_mismatched{suffix}": mism}
@@ -149,7 +151,7 @@ def _steering(task: TaskEvidence, arm: str, name: str, to_c: Block, to_d: Block,
     keys = tuple(k for k in to_c.sets if k != empty)
     c, d = task.right(arm), task.distractor
     values: dict[str, Floats] = {}
-    for reading, suffix in (("raw", ""), ("renorm", "_renorm")):
+    for reading, suffix in zip(READINGS, SUFFIXES, strict=True):
         p_c, p_d = (probabilities(b.logprobs[:, b.columns(keys)], reading) for b in (to_c, to_d))
         forward = chosen(p_c, c) - chosen(p_d, c)
         values[f"cers{suffix}"] = forward
@@ -164,7 +166,7 @@ def _grid(task: TaskEvidence, arm: str, name: str, hide_c: Block, hide_d: Block,
     keys = tuple(k for k in hide_c.sets if k != empty)
     c = task.right(arm)
     values = {}
-    for reading, suffix in (("raw", ""), ("renorm", "_renorm")):
+    for reading, suffix in zip(READINGS, SUFFIXES, strict=True):
         p_c, p_d = (chosen(probabilities(b.logprobs[:, b.columns(keys)], reading), c) for b in (hide_c, hide_d))
         values[f"ncs_grid{suffix}"] = p_d - p_c
     return [ScoreTable(n, name, keys, v, n == "ncs_grid") for n, v in values.items()]
@@ -176,15 +178,15 @@ def _grounding(task: TaskEvidence, arm: str, condition: str, block: Block, empty
     if np.isnan(gold).any() or block.boxes is None:
         return []
     overlap = _iou(block.boxes, gold[:, None, :])
-    parsed = ~np.isnan(block.boxes).any(axis=2)
-    hit = parsed & (overlap >= 0.5)
+    parsed = np.asarray(~np.isnan(block.boxes).any(axis=2))
+    hit = np.asarray(parsed & (overlap >= 0.5))
     keys = tuple(k for k in block.sets if k != empty)
     columns, base = block.columns(keys), block.sets.index(empty)
-    correct = hit.astype(np.float64)
+    correct = np.asarray(hit, np.float64)
     values = {
         "grounding_drop": correct[:, [base]] - correct[:, columns],
-        "mislocated": (parsed & ~hit).astype(np.float64)[:, columns],
-        "unparsable": (~parsed).astype(np.float64)[:, columns],
+        "mislocated": np.asarray(parsed & ~hit, np.float64)[:, columns],
+        "unparsable": np.asarray(~parsed, np.float64)[:, columns],
     }
     return [ScoreTable(n, condition, keys, v, n == "grounding_drop") for n, v in values.items()]
 
@@ -210,6 +212,10 @@ def _iou(a: Floats, b: Floats) -> Floats:
 
 def _raw(logprobs: Floats, options: Ints) -> Floats:
     return chosen(probabilities(logprobs, "raw"), options)
+
+
+def _renormalised(logprobs: Floats, options: Ints) -> Floats:
+    return chosen(probabilities(logprobs, "renorm"), options)
 
 
 def _drop(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from html import escape
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,13 @@ class Canvas:
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
         self.parts.append(f'<line class="{kind}" x1="{f(x1)}" y1="{f(y1)}" x2="{f(x2)}" y2="{f(y2)}"/>')
 
-    def rect(self, x: float, y: float, w: float, h: float, kind: str, title: str = "", opacity: float | None = None) -> None:
+    def rect(
+        self, x: float, y: float, w: float, h: float, kind: str, title: str = "", opacity: float | None = None
+    ) -> None:
         more = "" if opacity is None else f' fill-opacity="{f(opacity)}"'
-        self._shape(f'<rect class="{kind}" x="{f(x)}" y="{f(y)}" width="{f(max(w, 0))}" height="{f(max(h, 0))}"{more}', title)
+        self._shape(
+            f'<rect class="{kind}" x="{f(x)}" y="{f(y)}" width="{f(max(w, 0))}" height="{f(max(h, 0))}"{more}', title
+        )
 
     def circle(self, x: float, y: float, r: float, kind: str, title: str = "") -> None:
         self._shape(f'<circle class="{kind}" cx="{f(x)}" cy="{f(y)}" r="{f(r)}"', title)
@@ -66,7 +72,8 @@ class Canvas:
         """The markup, labelled by ``alt`` for readers who do not see it."""
         body = "".join(self.parts)
         size = f"{f(self.width)} {f(self.height)}"
-        return f'<svg viewBox="0 0 {size}" role="img" aria-label="{escape(alt)}" style="max-width:{f(self.width * 1.45)}px">{body}</svg>'
+        head = f'<svg viewBox="0 0 {size}" role="img" aria-label="{escape(alt)}"'
+        return f'{head} style="max-width:{f(self.width * 1.45)}px">{body}</svg>'
 
     def _shape(self, start: str, title: str) -> None:
         self.parts.append(f"{start}><title>{escape(title)}</title>{_closing(start)}" if title else f"{start}/>")
@@ -84,8 +91,6 @@ def shorten(text: str, characters: int) -> str:
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Round numbers inside [low, high]."""
-    import math
-
     span = high - low
     if not span > 0 or not math.isfinite(span):
         return [low]
@@ -100,9 +105,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 def tick_label(value: float, values: list[float]) -> str:
     """As many decimals as the tick distance needs."""
-    import math
-
-    step = min((b - a for a, b in zip(values, values[1:], strict=False)), default=abs(value) or 1.0)
+    step = min((b - a for a, b in pairwise(values)), default=abs(value) or 1.0)
     digits = max(0, -math.floor(math.log10(step) + 1e-9)) if step > 0 else 0
     text = f"{value:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0 else text
@@ -124,8 +127,6 @@ class Scale:
 
 def padded(values: list[float], include: float | None = 0.0) -> tuple[float, float]:
     """Range of finite values with 5 % room at both ends; ``include`` is always inside."""
-    import math
-
     kept = [v for v in values if math.isfinite(v)] + ([] if include is None else [include])
     if not kept:
         return -1.0, 1.0

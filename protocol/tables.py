@@ -21,7 +21,7 @@ class Table:
         columns: headings.
         rows: cells, one per column.
         note: how to read it.
-        paper: table of paper A (arXiv 2610.13111) or B (arXiv 2608.27417) that it has the shape of.
+        paper: table of a paper that has the same shape.
     """
 
     id: str

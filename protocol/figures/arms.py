@@ -69,7 +69,9 @@ def rows_figure(tests: Sequence[Test], id: str, title: str) -> Figure:
         canvas.diamond(scale(e.mean), y, 5, "set", f"{e.mean:.4f}")
         texts.append(f"{rows_of(e.condition)}: {number(e.mean)}")
     alt = f"{title}: " + "; ".join(texts)
-    return Figure(id, title, canvas.svg(alt), alt, "Diamond: the set with its item interval. Band: range of its controls.")
+    return Figure(
+        id, title, canvas.svg(alt), alt, "Diamond: the set with its item interval. Band: range of its controls."
+    )
 
 
 def rows_of(condition: str) -> str:

@@ -44,7 +44,9 @@ def _row(canvas: Canvas, test: Test, scale: Scale, top: float) -> None:
     e = test.effect
     name = shorten(f"{e.name} · {e.condition}", 46)
     canvas.text(LEFT, top + 9, name, "label")
-    canvas.text(RIGHT, top + 9, f"p = {p_value(test.p, 'no controls')}" if e.r < 2 else f"p = {p_value(test.p)}", "label", "end")
+    canvas.text(
+        RIGHT, top + 9, f"p = {p_value(test.p, 'no controls')}" if e.r < 2 else f"p = {p_value(test.p)}", "label", "end"
+    )
     middle = top + 27
     if e.r > 1:
         a, b = scale(e.control_mean - e.control_sd), scale(e.control_mean + e.control_sd)

@@ -42,4 +42,6 @@ def items_figure(own: Floats, null: Floats, name: str, label: str, id: str) -> F
         f"{name}: item {label} has quartiles {quartiles[0]:.3f}, {quartiles[1]:.3f}, {quartiles[2]:.3f}; "
         f"{np.mean(own > 0.5):.0%} of items are above 0.5"
     )
-    return Figure(id, f"Items of {name}", canvas.svg(alt), alt, "Narrow bars: the set. Wide bars: its control sets pooled.")
+    return Figure(
+        id, f"Items of {name}", canvas.svg(alt), alt, "Narrow bars: the set. Wide bars: its control sets pooled."
+    )

@@ -31,7 +31,9 @@ def head_map(heads: HeadSet, id: str) -> Figure:
             canvas.rect(x + 0.5, y + 0.5, step - 1, step - 1, "cellback")
             if head in scores and high > 0:
                 share = max(0.0, scores[head] / high)
-                canvas.rect(x + 0.5, y + 0.5, step - 1, step - 1, "heat", f"{head}: {scores[head]:.4g}", round(share, 2))
+                canvas.rect(
+                    x + 0.5, y + 0.5, step - 1, step - 1, "heat", f"{head}: {scores[head]:.4g}", round(share, 2)
+                )
             if head in members:
                 canvas.rect(x + 1.2, y + 1.2, step - 2.4, step - 2.4, "member", f"{head}, in the set")
     profile = ", ".join(f"layer {i}: {n}" for i, n in enumerate(heads.per_layer) if n)
@@ -56,7 +58,9 @@ def overlap_figure(sets: Sequence[HeadSet], id: str) -> Figure:
             share = shared / max(1, min(len(a), len(b)))
             x, y = left + j * step, 22 + i * step
             canvas.rect(x + 1, y + 1, step - 2, step - 2, "cellback")
-            canvas.rect(x + 1, y + 1, step - 2, step - 2, "heat", f"{a.name} and {b.name}: {shared}", round(0.65 * share, 2))
+            canvas.rect(
+                x + 1, y + 1, step - 2, step - 2, "heat", f"{a.name} and {b.name}: {shared}", round(0.65 * share, 2)
+            )
             canvas.text(x + step / 2, y + step / 2 + 4, str(shared), "label", "middle")
             if j > i:
                 texts.append(f"{a.name} and {b.name} share {shared}")

@@ -48,4 +48,6 @@ def sweep_figure(points: Sequence[tuple[str, Test]], id: str, title: str, axis: 
         f"{number(max(t.effect.controls, default=math.nan))}"
         for label, t in points
     )
-    return Figure(id, title, canvas.svg(alt), alt, "Line: the set with its item interval. Band: smallest to largest control set.")
+    return Figure(
+        id, title, canvas.svg(alt), alt, "Line: the set with its item interval. Band: smallest to largest control set."
+    )

@@ -14,13 +14,11 @@ from harness_heads.protocol.tables import Table
 
 def arms_section(a: Analysis) -> Section:
     """Arms, audits, and the split of NCS."""
-    figures = tuple(
-        arms_figure(t, f"arms-{t.evidence.run}-{t.evidence.task}") for t in a.tasks if t.levels
-    )
+    figures = tuple(arms_figure(t, f"arms-{t.evidence.run}-{t.evidence.task}") for t in a.tasks if t.levels)
     tables = [t for t in (_levels(a), _audits(a), _split(a), _stock(a)) if t is not None]
     lead = (
-        "Without intervention, an arm that shows the answer must be near 1 and one that hides it near chance; an arm out of "
-        "range leaks or fails, and no contrast with it means what it says."
+        "Without intervention, an arm that shows the answer must be near 1 and one that hides it near chance; an arm out "
+        "of range leaks or fails, and no contrast with it means what it says."
     )
     return Section("arms", "Arms and leak audit", lead, figures, tuple(tables))
 
@@ -49,8 +47,21 @@ def _levels(a: Analysis) -> Table | None:
             )
     if not rows:
         return None
-    columns = ("Task", "Arm", "P(c)", "P(c), options only", "Accuracy", "Mass on options", "Expected", "Audit", "Answers", "N")
-    note = "The audit reads P(c) over the whole vocabulary. Its limits are this project's and stricter than the paper's."
+    columns = (
+        "Task",
+        "Arm",
+        "P(c)",
+        "P(c), options only",
+        "Accuracy",
+        "Mass on options",
+        "Expected",
+        "Audit",
+        "Answers",
+        "N",
+    )
+    note = (
+        "The audit reads P(c) over the whole vocabulary. Its limits are this project's and stricter than the paper's."
+    )
     return Table("arms", "Arms without intervention", columns, tuple(rows), note)
 
 
@@ -69,7 +80,11 @@ def _audits(a: Analysis) -> Table | None:
         rows.append(tuple(cells))
     columns = ("Task", "CERS oracle", "CERS floor", "NCS matched", "NCS mismatched", "NCS headroom, P(c)")
     note = "Accuracies, as the paper prints them; bold: the arm's mean P(c) is outside its range."
-    return Table("audit", "Leak audit by task", columns, tuple(rows), note, "A: 22") if rows else None
+    return (
+        Table("audit", "Leak audit by task", columns, tuple(rows), note, "Table 22 of arXiv:2610.13111")
+        if rows
+        else None
+    )
 
 
 def _split(a: Analysis) -> Table | None:
@@ -81,14 +96,23 @@ def _split(a: Analysis) -> Table | None:
         base = {x.arm: x for x in task.levels}
         e = test.effect
         for suffix, name in (("", "as it is"), ("_renorm", "options only")):
-            found = [task.effect(s + suffix, e.condition, e.key, e.family) for s in ("drop_matched", "drop_mismatched", "ncs")]
+            found = [
+                task.effect(s + suffix, e.condition, e.key, e.family)
+                for s in ("drop_matched", "drop_mismatched", "ncs")
+            ]
             if any(x is None for x in found):
                 continue
             match, mism, ncs = (x for x in found if x is not None)
             p = {arm: level.p_renorm if suffix else level.p for arm, level in base.items()}
             row = [word(e.name), word(e.condition), word(name)]
-            row += [value_cell(p.get("matched", math.nan) - match.mean), interval_cell(match.mean, match.low, match.high)]
-            row += [value_cell(p.get("mismatched", math.nan) - mism.mean), interval_cell(mism.mean, mism.low, mism.high)]
+            row += [
+                value_cell(p.get("matched", math.nan) - match.mean),
+                interval_cell(match.mean, match.low, match.high),
+            ]
+            row += [
+                value_cell(p.get("mismatched", math.nan) - mism.mean),
+                interval_cell(mism.mean, mism.low, mism.high),
+            ]
             row.append(interval_cell(ncs.mean, ncs.low, ncs.high))
             if not suffix:
                 odds = task.effect("ncs_logodds", e.condition, e.key, e.family)
@@ -100,13 +124,22 @@ def _split(a: Analysis) -> Table | None:
             rows.append(tuple(row))
     if not rows:
         return None
-    columns = ("Set", "Condition", "P", "P masked, matched", "Matched drop", "P masked, mismatched", "Mismatched drop", "NCS")
+    columns: tuple[str, ...] = (
+        "Set",
+        "Condition",
+        "P",
+        "P masked, matched",
+        "Matched drop",
+        "P masked, mismatched",
+        "Mismatched drop",
+        "NCS",
+    )
     columns += ("NCS-v2", "NCS in log-odds")
     note = (
         "NCS = matched drop - mismatched drop. NCS-v2 puts the text-solvable arm's drop in place of the mismatched one "
         "(a reconstruction). Drops are baseline minus masked, with t intervals over items."
     )
-    return Table("split", "NCS split into its arms", columns, tuple(rows), note, "A: 11")
+    return Table("split", "NCS split into its arms", columns, tuple(rows), note, "Table 11 of arXiv:2610.13111")
 
 
 def _stock(a: Analysis) -> Table | None:
@@ -114,13 +147,17 @@ def _stock(a: Analysis) -> Table | None:
     for task in a.stock:
         for name, value in stock_summary(task).items():
             if name.startswith("acc_") and isinstance(value, float):
-                rows.append((word(task.task), word(name.removeprefix("acc_")), value_cell(value), word("no intervention")))
+                rows.append(
+                    (word(task.task), word(name.removeprefix("acc_")), value_cell(value), word("no intervention"))
+                )
     columns = ("Task", "Arm", "Accuracy", "Intervention")
-    return Table("stock", "Stock models", columns, tuple(rows), "Answers in words, read by their letter.") if rows else None
+    return (
+        Table("stock", "Stock models", columns, tuple(rows), "Answers in words, read by their letter.")
+        if rows
+        else None
+    )
 
 
 def _task(a: Analysis, task: TaskAnalysis) -> str:
     several = len({str(run.model["id"]) for run in a.evidence.runs}) > 1
     return f"{task.evidence.task} ({task.run.model['id']})" if several else task.evidence.task
-
-

@@ -8,7 +8,7 @@ import numpy as np
 
 from harness_heads.protocol import statistics as st
 from harness_heads.protocol.analysis import Analysis, Test
-from harness_heads.protocol.formats import interval_cell, p_cell, word
+from harness_heads.protocol.formats import Cell, interval_cell, p_cell, word
 from harness_heads.protocol.layout import Section
 from harness_heads.protocol.resampled import SEED
 from harness_heads.protocol.scores import LABELS
@@ -23,7 +23,7 @@ def comparisons_section(a: Analysis) -> Section:
     for t in a.leading:
         items = a.task_of(t).evidence.items
         groups.setdefault((t.model, t.effect.task, t.effect.score, t.effect.condition, items), []).append(t)
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for tests in groups.values():
         for one, two in list(combinations(tests, 2))[:MOST_PAIRS]:
             first, second = _values(a, one), _values(a, two)

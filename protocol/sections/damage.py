@@ -22,10 +22,12 @@ def damage_section(a: Analysis) -> Section:
             if rows:
                 columns = ("Head set", "Heads", *(LABELS[s] for s in scores))
                 title = f"Generic damage, {task.evidence.task}, {table.condition}"
-                tables.append(Table(f"damage-{number}-{step}", title, columns, tuple(rows), "", "A: 12"))
+                tables.append(
+                    Table(f"damage-{number}-{step}", title, columns, tuple(rows), "", "Table 12 of arXiv:2610.13111")
+                )
     lead = (
-        "Sets that break the model without being about the image. A score that they share is damage; the text arm with text "
-        "masked shows that masking them bites at all."
+        "Sets that break the model without being about the image. A score that they share is damage; the text arm with "
+        "text masked shows that masking them bites at all."
     )
     return Section("damage", "Generic-damage controls", lead, (), tuple(tables))
 

@@ -22,10 +22,20 @@ def dose_section(a: Analysis) -> Section:
     for test in a.leading:
         for where, (before, after) in doses(a.task_of(test).evidence, test.effect.key).items():
             if not math.isnan(before):
-                rows.append((word(label(a, test)), word(test.effect.task), word(where), value_cell(before, 4), value_cell(after, 4)))
+                rows.append(
+                    (
+                        word(label(a, test)),
+                        word(test.effect.task),
+                        word(where),
+                        value_cell(before, 4),
+                        value_cell(after, 4),
+                    )
+                )
     unique = tuple(dict.fromkeys(rows))
     columns = ("Set", "Task", "Arm / condition", "Mass before", "Mass after")
-    note = "Mean attention mass of the set's heads on the condition's keys, over the rows that it acts on and all items."
+    note = (
+        "Mean attention mass of the set's heads on the condition's keys, over the rows that it acts on and all items."
+    )
     tables = [Table("dose", "Dose", columns, unique, note)] if unique else []
     mass = _mass(a)
     if mass is not None:
@@ -42,7 +52,11 @@ def _mass(a: Analysis) -> Table | None:
         found = st.spearman(masses, test.effect.controls)
         every.append(found.p)
         own = math.nan if math.isnan(test.mass_before) else test.mass_before
-        cells: list[Cell] = [word(label(a, test)), word(f"{test.effect.task}, {test.effect.condition}"), value_cell(own)]
+        cells: list[Cell] = [
+            word(label(a, test)),
+            word(f"{test.effect.task}, {test.effect.condition}"),
+            value_cell(own),
+        ]
         cells.append(
             Cell(
                 f"{number(float(np.mean(masses)))} [{number(min(masses))}, {number(max(masses))}]",
@@ -59,13 +73,19 @@ def _mass(a: Analysis) -> Table | None:
     if not rows:
         return None
     count = st.uncorrected_count(every)
-    columns = ("Set", "Task, condition", "Mass of the set", "Mass of controls [range]", "rho(mass, score)")
+    columns: tuple[str, ...] = (
+        "Set",
+        "Task, condition",
+        "Mass of the set",
+        "Mass of controls [range]",
+        "rho(mass, score)",
+    )
     columns += tuple(f"rho({name} over heads, score)" for name in st.MASS_STATISTICS)
     note = (
         f"Spearman correlations over control sets, {count.tests} in all, uncorrected: {count.passing} pass .05 alone, "
         f"{number(count.by_chance, 1)} would by chance, {count.passing_bonferroni} pass after Bonferroni."
     )
-    return Table("mass", "Attention mass and score", columns, tuple(rows), note, "A: 17")
+    return Table("mass", "Attention mass and score", columns, tuple(rows), note, "Table 17 of arXiv:2610.13111")
 
 
 def _by_head(a: Analysis, test: Test) -> list[st.Floats]:
@@ -79,5 +99,3 @@ def _by_head(a: Analysis, test: Test) -> list[st.Floats]:
         return []
     mass = np.array([[float(rows[h.layer][h.head]) for h in e.heads] for e in draws])
     return list(st.mass_statistics(mass).values())
-
-

@@ -28,7 +28,10 @@ def intervals_section(a: Analysis) -> Section:
                 _pair(b.bca_low, b.bca_high, "no spread over items"),
                 interval_cell(b.difference, b.crossed_low, b.crossed_high, reason=why),
                 _pair(b.band_low, b.band_high, why),
-                Cell(f"{p_value(b.p_median, why)} [{p_value(b.p_low)}, {p_value(b.p_high)}]", (b.p_median, b.p_low, b.p_high))
+                Cell(
+                    f"{p_value(b.p_median, why)} [{p_value(b.p_low)}, {p_value(b.p_high)}]",
+                    (b.p_median, b.p_low, b.p_high),
+                )
                 if not math.isnan(b.p_median)
                 else Cell(p_value(b.p_median, why), (b.p_median,)),
                 value_cell(b.draw_sd, 4, why),
@@ -46,21 +49,44 @@ def intervals_section(a: Analysis) -> Section:
                 count_cell(st.minimum_controls(a.alpha, t.m, 1)),
             )
         )
-    columns = ("Set", "Task, condition", "Score", "t over items", "Bootstrap", "BCa", "Set - controls, items x draws")
-    columns += ("Band of a fresh control", "Rank p over item resamples [90 %]", "SD between control sets", "Clusters of items")
+    columns: tuple[str, ...] = (
+        "Set",
+        "Task, condition",
+        "Score",
+        "t over items",
+        "Bootstrap",
+        "BCa",
+        "Set - controls, items x draws",
+    )
+    columns += (
+        "Band of a fresh control",
+        "Rank p over item resamples [90 %]",
+        "SD between control sets",
+        "Clusters of items",
+    )
     note = (
-        "Items of one image are resampled together. The crossed interval resamples items and control draws; the band is "
-        "where one more control set is expected. The SD between control sets has their item noise taken off."
+        "Items of one image are resampled together. The crossed interval resamples items and control draws; the band "
+        "is where one more control set is expected. The SD between control sets has their item noise taken off."
     )
     shown = (
-        Table("intervals", "Intervals", columns, tuple(rows), note, "A: 11"),
+        Table("intervals", "Intervals", columns, tuple(rows), note, "Table 11 of arXiv:2610.13111"),
         Table(
             "power",
             "What this run could have shown",
-            ("Set", "Task, condition", "Score", "Effect over controls", "Why", "Effect over 0", "Least R", "Least R, 1 above"),
+            (
+                "Set",
+                "Task, condition",
+                "Score",
+                "Effect over controls",
+                "Why",
+                "Effect over 0",
+                "Least R",
+                "Least R, 1 above",
+            ),
             tuple(power),
-            "Effects shown with probability .8 at the report's level: by the adjusted rank test and by a t test over items. "
-            "Least R: controls needed for the adjusted floor to reach the level, and to survive one control above the set.",
+            "Effects shown with probability .8 at the report's level: by the adjusted rank test and by a t test over "
+            "items. Least R: controls needed for the adjusted floor to reach the level, and to survive one control "
+            "above the set.",
         ),
     )
     return Section("intervals", "Intervals and power", "", (), shown if rows else ())
@@ -68,5 +94,3 @@ def intervals_section(a: Analysis) -> Section:
 
 def _pair(low: float, high: float, why: str) -> Cell:
     return Cell(interval(low, high, reason=why), (low, high))
-
-

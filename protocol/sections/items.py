@@ -31,7 +31,9 @@ def items_section(a: Analysis) -> Section:
         order = [int(i) for i in np.argsort(-np.nan_to_num(own, nan=-np.inf), kind="stable")]
         figures += [item_figure(a, strongest, i, f"item-{score}-{rank}") for rank, i in enumerate(order[:SHOWN])]
         tables.append(_table(a, strongest, order[:LISTED], own, null))
-    lead = "Each item's own score. The gallery shows the items on which the strongest set acted most: chosen, not typical."
+    lead = (
+        "Each item's own score. The gallery shows the items on which the strongest set acted most: chosen, not typical."
+    )
     return Section("items", "Items", lead, tuple(figures), tuple(tables))
 
 
@@ -65,7 +67,7 @@ def _table(a: Analysis, test: Test, chosen: list[int], own: np.ndarray, null: np
     title = f"Most affected items: {test.effect.name}, {test.effect.task}, {test.effect.condition}"
     columns = ("Item", "Number", "Answer", f"{label}, set", f"{label}, controls' mean", "Image")
     note = f"`harness-heads show RUN {task.items[chosen[0]]}` draws any item." if chosen else ""
-    return Table(f"items-{test.effect.score}", title, columns, tuple(rows), note, "A: figures 1, 8")
+    return Table(f"items-{test.effect.score}", title, columns, tuple(rows), note, "figures 1 and 8 of arXiv:2610.13111")
 
 
 def _finite(value: float) -> float:

@@ -38,8 +38,8 @@ def results_section(a: Analysis) -> Section:
         if table is not None:
             tables.append(table)
     lead = (
-        "A set is held against each of its control sets, not against their mean: the rank p is its place among them, and "
-        "cannot be smaller than the floor 1/(R+1)."
+        "A set is held against each of its control sets, not against their mean: the rank p is its place among them, "
+        "and cannot be smaller than the floor 1/(R+1)."
     )
     return Section("results", "Sets against their controls", lead, tuple(figures), tuple(tables))
 
@@ -89,10 +89,17 @@ def _main(a: Analysis, score: str, tests: list[Test]) -> Table:
     columns += ["Holm p", "Max-T p", "z", "Crawford-Howell p", "N", "R", "m"]
     columns += ["Share of headroom"] if score == "ncs" else []
     note = (
-        "CI: t interval over items. SD: of individual control sets. z and Crawford-Howell describe the distance and need "
-        "normal controls; the claim is the adjusted rank p. Bold: adjusted p at most .05."
+        "CI: t interval over items. SD: of individual control sets. z and Crawford-Howell describe the distance and "
+        "need normal controls; the claim is the adjusted rank p. Bold: adjusted p at most .05."
     )
-    return Table(f"main-{score}", f"{LABELS[score]} of each set", tuple(columns), tuple(rows), note, "A: 3, 10, 14")
+    return Table(
+        f"main-{score}",
+        f"{LABELS[score]} of each set",
+        tuple(columns),
+        tuple(rows),
+        note,
+        "Tables 3, 10, 14 of arXiv:2610.13111",
+    )
 
 
 def _overview(a: Analysis) -> Table | None:
@@ -111,12 +118,25 @@ def _overview(a: Analysis) -> Table | None:
                 other = [t for t in a.tests if t.effect.family == "any" and t.effect.key == test.effect.key]
                 other = [t for t in other if t.effect.score == score and t.effect.condition == test.effect.condition]
                 row.append(
-                    spread_cell(other[0].effect.control_mean, other[0].effect.control_sd) if other else word("not drawn")
+                    spread_cell(other[0].effect.control_mean, other[0].effect.control_sd)
+                    if other
+                    else word("not drawn")
                 )
         rows.append(tuple(row))
-    columns = ("Setting", "CERS [95 % CI]", "Controls ± SD", "p", "Any layer ± SD", "NCS [95 % CI]", "Controls ± SD", "p")
+    columns = (
+        "Setting",
+        "CERS [95 % CI]",
+        "Controls ± SD",
+        "p",
+        "Any layer ± SD",
+        "NCS [95 % CI]",
+        "Controls ± SD",
+        "p",
+    )
     note = "First task, condition and control family of each score; p is the unadjusted rank p."
-    return Table("overview", "Steerability and necessity side by side", columns, tuple(rows), note, "A: 3")
+    return Table(
+        "overview", "Steerability and necessity side by side", columns, tuple(rows), note, "Table 3 of arXiv:2610.13111"
+    )
 
 
 def _families(a: Analysis) -> Table | None:
@@ -125,7 +145,11 @@ def _families(a: Analysis) -> Table | None:
         return None
     rows = []
     for t in a.leading:
-        row: list[Cell] = [word(label(a, t)), word(f"{t.effect.task}, {t.effect.condition}"), word(LABELS[t.effect.score])]
+        row: list[Cell] = [
+            word(label(a, t)),
+            word(f"{t.effect.task}, {t.effect.condition}"),
+            word(LABELS[t.effect.score]),
+        ]
         for family in families:
             wanted = (t.run, t.effect.task, t.effect.score, t.effect.condition, t.effect.key, family)
             found = [
@@ -142,7 +166,7 @@ def _families(a: Analysis) -> Table | None:
         rows.append(tuple(row))
     columns = ("Set", "Task, condition", "Score", *(f"p against {f} (mean ± SD)" for f in families))
     note = "Each family states another null; layer is the exact one."
-    return Table("families", "Rank p by control family", columns, tuple(rows), note, "A: 9")
+    return Table("families", "Rank p by control family", columns, tuple(rows), note, "Table 9 of arXiv:2610.13111")
 
 
 def _grid(a: Analysis) -> Table | None:
@@ -169,12 +193,21 @@ def _grid(a: Analysis) -> Table | None:
             )
     if not rows:
         return None
-    columns = ("Set", "Task, condition", "Score", "Set [95 % CI]", "Controls ± SD", "Rank p", "All heads blind", "Cell blanked")
-    note = (
-        "Within-item contrasts, in which generic damage cancels. The last columns are ceilings of the grid contrast: every "
-        "head blind to the cell, and the cell blanked in pixels; their difference is what leaks through other tokens."
+    columns = (
+        "Set",
+        "Task, condition",
+        "Score",
+        "Set [95 % CI]",
+        "Controls ± SD",
+        "Rank p",
+        "All heads blind",
+        "Cell blanked",
     )
-    return Table("grid", "Contrasts on the grid", columns, tuple(rows), note, "A: 6, 16")
+    note = (
+        "Within-item contrasts, in which generic damage cancels. The last columns are ceilings of the grid contrast: "
+        "every head blind to the cell, and the cell blanked in pixels; their difference is what leaks through other tokens."
+    )
+    return Table("grid", "Contrasts on the grid", columns, tuple(rows), note, "Tables 6, 16 of arXiv:2610.13111")
 
 
 def _ceilings(a: Analysis, test: Test) -> tuple[float, float]:
@@ -205,7 +238,14 @@ def _tasks(a: Analysis) -> Table | None:
     if not rows:
         return None
     columns = ("Task", "Set", "Score", "Condition", "Set", "Control mean", "Gap", "Rank p")
-    return Table("tasks", "Tasks side by side", columns, tuple(rows), "Gap from unrounded values.", "A: 23, 26")
+    return Table(
+        "tasks",
+        "Tasks side by side",
+        columns,
+        tuple(rows),
+        "Gap from unrounded values.",
+        "Tables 23, 26 of arXiv:2610.13111",
+    )
 
 
 def _models(a: Analysis) -> Table | None:
@@ -231,4 +271,4 @@ def _models(a: Analysis) -> Table | None:
             )
         )
     columns = ("Model", "Task", "Baseline accuracy", "Set", "Score", "Set [95 % CI]", "Controls ± SD", "Rank p")
-    return Table("models", "Models side by side", columns, tuple(rows), "", "A: 8, 19, 24, 27")
+    return Table("models", "Models side by side", columns, tuple(rows), "", "Tables 8, 19, 24, 27 of arXiv:2610.13111")

@@ -76,8 +76,15 @@ def overlap_section(a: Analysis) -> Section:
                 )
             )
     columns = ("Model", "Pair", "Shared heads", "Chance, uniform (95 %)", "Chance, same layers (95 %)", "Above chance")
-    note = "Chance: two unrelated sets of these sizes, anywhere or with these layer profiles. Overlap is no evidence of function."
-    tables = [Table("overlap", "Shared heads", columns, tuple(rows), note, "A: 2, 21")] if rows else []
+    note = (
+        "Chance: two unrelated sets of these sizes, anywhere or with these layer profiles. Overlap is no evidence of "
+        "function."
+    )
+    tables = (
+        [Table("overlap", "Shared heads", columns, tuple(rows), note, "Tables 2, 21 of arXiv:2610.13111")]
+        if rows
+        else []
+    )
     parts = _parts(a)
     if parts is not None:
         tables.append(parts)
@@ -107,10 +114,16 @@ def _parts(a: Analysis) -> Table | None:
         for test in tests:
             cells += _above_controls(a, test)
         rows.append(tuple(cells))
-    columns = ("Pair", "Shared / first only / second only")
+    columns: tuple[str, ...] = ("Pair", "Shared / first only / second only")
     columns += tuple(f"{part}{what}" for part in ("Shared", "First only", "Second only") for what in ("", ", p"))
-    note = "Score above the mean of same-size controls, paired one-sided p over items, uncorrected. Parts differ in size."
-    return Table("parts", "Shared and own heads", columns, tuple(rows), note, "A: 15") if rows else None
+    note = (
+        "Score above the mean of same-size controls, paired one-sided p over items, uncorrected. Parts differ in size."
+    )
+    return (
+        Table("parts", "Shared and own heads", columns, tuple(rows), note, "Table 15 of arXiv:2610.13111")
+        if rows
+        else None
+    )
 
 
 def _above_controls(a: Analysis, test: Test | None) -> list[Cell]:
@@ -137,7 +150,10 @@ def _ceilings(folder: dict[str, object] | object, index: int) -> Table | None:
         rows.append(
             (
                 word(pair["pair"]),
-                Cell(f"{pair['overlap']:.1f} [{pair['low']:.0f}, {pair['high']:.0f}]", (pair["overlap"], pair["low"], pair["high"])),
+                Cell(
+                    f"{pair['overlap']:.1f} [{pair['low']:.0f}, {pair['high']:.0f}]",
+                    (pair["overlap"], pair["low"], pair["high"]),
+                ),
                 value_cell(c.ceiling, 1),
                 value_cell(c.fraction, 2),
                 value_cell(c.corrected, 2),
@@ -145,7 +161,14 @@ def _ceilings(folder: dict[str, object] | object, index: int) -> Table | None:
         )
     columns = ("Pair", "Shared heads [2.5, 97.5 percentile]", "Ceiling", "Fraction", "Fraction above chance")
     note = "Percentiles over half splits are no confidence interval: the splits reuse the same strips."
-    return Table(f"ceiling-{index}", "Overlap against the split-half ceiling", columns, tuple(rows), note, "A: 20")
+    return Table(
+        f"ceiling-{index}",
+        "Overlap against the split-half ceiling",
+        columns,
+        tuple(rows),
+        note,
+        "Table 20 of arXiv:2610.13111",
+    )
 
 
 def _kv_groups(heads: HeadSet) -> str:

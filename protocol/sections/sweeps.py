@@ -26,7 +26,7 @@ def sweeps_section(a: Analysis) -> Section:
             points = [(str(t.effect.k), t) for t in sorted(tests, key=lambda t: t.effect.k)]
             title = f"{LABELS[str(key[2])]} of {key[4]} by k, {key[1]}"
             figures.append(sweep_figure(points, f"k-{number_}", title, "k"))
-            tables.append(_table(f"k-table-{number_}", title, "k", points, "A: 14"))
+            tables.append(_table(f"k-table-{number_}", title, "k", points, "Table 14 of arXiv:2610.13111"))
     by_beta = _groups(a, lambda t: (t.run, t.effect.task, t.effect.score, _without(t, "beta="), t.effect.name))
     for number_, (key, tests) in enumerate(by_beta.items()):
         betas = {_beta(t): t for t in tests if not math.isnan(_beta(t))}
@@ -34,8 +34,11 @@ def sweeps_section(a: Analysis) -> Section:
             points = [("hard" if math.isinf(b) else f"{b:g}", betas[b]) for b in sorted(betas)]
             title = f"{LABELS[str(key[2])]} of {key[4]} by steering strength, {key[1]}"
             figures.append(sweep_figure(points, f"beta-{number_}", title, "beta"))
-            tables.append(_table(f"beta-table-{number_}", title, "beta", points, "A: 18"))
-    lead = "Every step has control sets of its own size and strength. A step chosen from a sweep must be tested on other items."
+            tables.append(_table(f"beta-table-{number_}", title, "beta", points, "Table 18 of arXiv:2610.13111"))
+    lead = (
+        "Every step has control sets of its own size and strength. A step chosen from a sweep must be tested on other "
+        "items."
+    )
     return Section("sweeps", "Sweeps", lead, tuple(figures), tuple(tables))
 
 
@@ -48,7 +51,9 @@ def rows_section(a: Analysis) -> Section:
             title = f"{LABELS[str(key[2])]} of {key[4]} by masked rows, {key[1]}"
             figures.append(rows_figure(tests, f"rows-{number_}", title))
             points = [(rows_of(t.effect.condition), t) for t in tests]
-            tables.append(_table(f"rows-table-{number_}", title, "Masked rows", points, "A: 5, 13"))
+            tables.append(
+                _table(f"rows-table-{number_}", title, "Masked rows", points, "Tables 5, 13 of arXiv:2610.13111")
+            )
     lead = "The mask acts at one group of query rows; contributions do not add up."
     return Section("rows", "Where it acts", lead, tuple(figures), tuple(tables))
 
@@ -71,7 +76,17 @@ def _table(id: str, title: str, first: str, points: list[tuple[str, Test]], pape
                 count_cell(e.r),
             )
         )
-    columns = (first, "Set [95 % CI]", "Controls ± SD", "Controls, range", "Rank p", "Holm p", "Mass after", "Control mass after", "R")
+    columns = (
+        first,
+        "Set [95 % CI]",
+        "Controls ± SD",
+        "Controls, range",
+        "Rank p",
+        "Holm p",
+        "Mass after",
+        "Control mass after",
+        "R",
+    )
     return Table(id, title, columns, tuple(rows), "", paper)
 
 

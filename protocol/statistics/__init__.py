@@ -55,10 +55,10 @@ from harness_heads.protocol.statistics.power import (
 from harness_heads.protocol.statistics.ranks import Floats, floor, minimum_controls, rank_p, sequential_p, two_stage_p
 
 __all__ = [
-    "Codes",
-    "Floats",
     "MASS_STATISTICS",
     "SCOPE",
+    "Codes",
+    "Floats",
     "allowed_exceedances",
     "bca_bounds",
     "bootstrap_means",

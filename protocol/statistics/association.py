@@ -61,9 +61,7 @@ def uncorrected_count(p: ArrayLike, alpha: float = 0.05) -> Uncorrected:
     values = np.asarray(p, np.float64)
     values = values[~np.isnan(values)]
     m = int(values.size)
-    return Uncorrected(
-        m, int((values <= alpha).sum()), alpha * m, int((values <= alpha / m).sum()) if m else 0
-    )
+    return Uncorrected(m, int((values <= alpha).sum()), alpha * m, int((values <= alpha / m).sum()) if m else 0)
 
 
 def critical_rho(n: int, alpha: float = 0.05) -> float:

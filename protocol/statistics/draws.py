@@ -1,8 +1,8 @@
-"""Items crossed with control draws: spread of individual draws, z, Crawford-Howell t, crossed bootstrap, rank stability.
+"""Items crossed with control draws: spread of draws, z, Crawford-Howell t, crossed bootstrap, rank stability.
 
-Every item meets every control set, so a score table has two random factors. Two questions, two answers: how far the set
-lies above the *mean* of its control population on new items (crossed bootstrap), and whether it is an unusual *set* (rank
-p, Crawford-Howell).
+Every item meets every control set, so a score table has two random factors. Two questions, two answers: how far the
+set lies above the *mean* of its control population on new items (crossed bootstrap), and whether it is an unusual *set*
+(rank p, Crawford-Howell).
 """
 
 from __future__ import annotations
@@ -156,8 +156,6 @@ def prediction_band(controls: ArrayLike, level: float = 0.95) -> Bounds:
     return Bounds(np.asarray(null.mean(axis=-1) - half), np.asarray(null.mean(axis=-1) + half))
 
 
-def crossed_weights(
-    clusters: int, draws: int, resamples: int, rng: np.random.Generator
-) -> tuple[Floats, Floats]:
+def crossed_weights(clusters: int, draws: int, resamples: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Independent resampling weights of items' clusters [B, C] and of draws [B, R]."""
     return resample_weights(clusters, resamples, rng), resample_weights(draws, resamples, rng)

@@ -86,7 +86,9 @@ class HalfSplits(NamedTuple):
     high: float
 
 
-def half_split_overlaps(scores_a: Floats, scores_b: Floats, k: int, splits: int, rng: np.random.Generator) -> HalfSplits:
+def half_split_overlaps(
+    scores_a: Floats, scores_b: Floats, k: int, splits: int, rng: np.random.Generator
+) -> HalfSplits:
     """Top-k overlap of A on one random half of the strips and B on the other, both ways, averaged.
 
     Args:
@@ -119,8 +121,11 @@ class Parts(NamedTuple):
 
 
 def decompose(first: Iterable[Head], second: Iterable[Head]) -> Parts:
-    """Shared / only parts of two sets (paper A, Table 15). The parts differ in size, so compare each with controls of its
-    own size: a small part near zero may be small, not different."""
+    """Shared / only parts of two sets (paper A, Table 15).
+
+    The parts differ in size, so compare each with controls of its own size: a small part near zero may be small, not
+    different.
+    """
     a, b = set(first), set(second)
     return Parts(tuple(sorted(a & b)), tuple(sorted(a - b)), tuple(sorted(b - a)))
 
