@@ -76,7 +76,8 @@ def _model(a: Analysis, _: Sequence[Finding]) -> _Answer:
         soft = sum(n > 0 for n in run.geometry.heads)
         lines.append(
             f"{m.get('id')} (revision {m.get('revision') or 'none: local weights'}), {m.get('dtype')}, "
-            f"{m.get('attention')}, M = {run.geometry.total} heads, {soft} of {len(run.geometry.heads)} layers with softmax attention"
+            f"{m.get('attention')}, M = {run.geometry.total} heads, "
+            f"{soft} of {len(run.geometry.heads)} layers with softmax attention"
         )
     if not lines:
         return MISSING, "no wrapped model answered", ""

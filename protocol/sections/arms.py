@@ -17,8 +17,8 @@ def arms_section(a: Analysis) -> Section:
     figures = tuple(arms_figure(t, f"arms-{t.evidence.run}-{t.evidence.task}") for t in a.tasks if t.levels)
     tables = [t for t in (_levels(a), _audits(a), _split(a), _stock(a)) if t is not None]
     lead = (
-        "Without intervention, an arm that shows the answer must be near 1 and one that hides it near chance; an arm out "
-        "of range leaks or fails, and no contrast with it means what it says."
+        "Without intervention, an arm that shows the answer must be near 1 and one that hides it near chance; an arm "
+        "out of range leaks or fails, and no contrast with it means what it says."
     )
     return Section("arms", "Arms and leak audit", lead, figures, tuple(tables))
 

@@ -205,7 +205,8 @@ def _grid(a: Analysis) -> Table | None:
     )
     note = (
         "Within-item contrasts, in which generic damage cancels. The last columns are ceilings of the grid contrast: "
-        "every head blind to the cell, and the cell blanked in pixels; their difference is what leaks through other tokens."
+        "every head blind to the cell, and the cell blanked in pixels; their difference is what leaks through other "
+        "tokens."
     )
     return Table("grid", "Contrasts on the grid", columns, tuple(rows), note, "Tables 6, 16 of arXiv:2610.13111")
 

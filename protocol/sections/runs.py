@@ -31,7 +31,8 @@ def runs_section(a: Analysis) -> Section:
                 n = task.evidence.numerics
                 lines[f"numerics: {task.evidence.task}"] = (
                     f"{', '.join(n['dtype']) or 'dtype not reported'}, "
-                    f"{', '.join(n['kernel']) or 'kernel not reported'}, largest gap to the host's forward {n['baseline_gap']}"
+                    f"{', '.join(n['kernel']) or 'kernel not reported'}, "
+                    f"largest gap to the host's forward {n['baseline_gap']}"
                 )
         rows = tuple((word(k), word(_text(v))) for k, v in lines.items())
         tables.append(Table(f"run-{number}", f"Run {number}: {run.op} on {run.model['id']}", ("What", "Value"), rows))

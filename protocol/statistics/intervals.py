@@ -136,6 +136,8 @@ def bca_bounds(values: Floats, codes: Codes, resampled: Floats, level: float = 0
         return Bounds(np.full(mean.shape, np.nan), np.full(mean.shape, np.nan))
     left_out = (values.sum(axis=0) - sums) / (n - sizes)
     lean = left_out.mean(axis=0) - left_out
+    # float noise of a constant is no spread
+    lean = np.where(np.abs(lean) > 1e-12 * np.maximum(1.0, np.abs(mean)), lean, 0.0)
     spread = (lean**2).sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
         acceleration = (lean**3).sum(axis=0) / (6 * spread**1.5)

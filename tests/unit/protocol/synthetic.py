@@ -94,7 +94,9 @@ def discovered(world: World) -> list[HeadSet]:
         }
         heads = tuple(every[i] for i in order)
         out.append(
-            HeadSet(f"tiny-digits/{name}", MODEL, world.geometry, heads, tuple(float(scores[i]) for i in order), provenance)
+            HeadSet(
+                f"tiny-digits/{name}", MODEL, world.geometry, heads, tuple(float(scores[i]) for i in order), provenance
+            )
         )
     return out
 
@@ -243,8 +245,22 @@ def _record(world: World, task: str, recipe: str, i: int, arms: Any, regions: An
     images = {arm: [item_id({"image": arm, "i": i})] for arm in names}
     planned = world.items if world.n_planned is None else world.n_planned
     return ItemRecord(
-        item_id(content), task, recipe, 1, 0, i, planned, cluster, tuple(world.options), LETTERS, c, arms, {}, regions,
-        images, extra,
+        item_id(content),
+        task,
+        recipe,
+        1,
+        0,
+        i,
+        planned,
+        cluster,
+        tuple(world.options),
+        LETTERS,
+        c,
+        arms,
+        {},
+        regions,
+        images,
+        extra,
     )
 
 
