@@ -20,7 +20,7 @@ from .augment import (
 from .encode import Encoder, Targets
 from .items import MAKERS, Question, Scene
 from .lean import Block, Group
-from .recipe import Mixture, Recipe, Stage
+from .recipe import Mixture, Recipe, stage_at
 
 MARKED_SHARE = 0.5
 
@@ -41,14 +41,13 @@ def to_float(patches: Cells) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(patches)).float().div_(127.5).sub_(1.0)
 
 
-def blind_layers(count: int, one: float, two: float, chances: tuple[float, ...], rng: np.random.Generator) -> Tensor:
-    """Randomly drawn layers whose image keys are hidden from all heads.
+def blind_layers(count: int, one: float, two: float, rng: np.random.Generator) -> Tensor:
+    """Uniformly drawn layers whose image keys are hidden from all heads.
 
     Args:
         count: Pictures.
         one: Share with one such layer.
         two: Share with two.
-        chances: Chance of each layer in a draw.
         rng: Draws.
 
     Returns:
@@ -57,8 +56,24 @@ def blind_layers(count: int, one: float, two: float, chances: tuple[float, ...],
     cut = torch.zeros(count, LAYERS, 1, dtype=torch.bool)
     for i, u in enumerate(rng.random(count)):
         layers = 1 if u < one else 2 if u < one + two else 0
-        cut[i, rng.choice(LAYERS, size=layers, replace=False, p=chances)] = True
+        cut[i, rng.choice(LAYERS, size=layers, replace=False)] = True
     return cut
+
+
+def blind_first(count: int, share: float, depth: int, rng: np.random.Generator) -> Tensor:
+    """The first layers' image keys hidden in a share of the pictures: (count, layers, 1) bool."""
+    cut = torch.zeros(count, LAYERS, 1, dtype=torch.bool)
+    cut[torch.from_numpy(rng.random(count) < share), :depth] = True
+    return cut
+
+
+def draw_cuts(recipe: Recipe, step: int, single: bool, count: int, rng: np.random.Generator) -> Tensor:
+    """Which layers are blind for each picture at a step: (count, layers, 1) bool."""
+    if step < recipe.deep_until * recipe.steps:
+        share, depth = recipe.deep_single if single else recipe.deep_scene
+        return blind_first(count, share, depth, rng)
+    one, two = (recipe.blind_one, recipe.blind_two) if single else (recipe.blind_scene, 0.0)
+    return blind_layers(count, one, two, rng)
 
 
 def draw_tasks(mixture: Mixture, count: int, rng: np.random.Generator) -> list[str]:
@@ -93,21 +108,21 @@ def single_scenes(tasks: list[str], bank: Bank, rng: np.random.Generator) -> tup
     return cells, labels
 
 
-def make_batch(recipe: Recipe, stage: Stage, bank: Bank, encoder: Encoder, rng: np.random.Generator) -> Batch:
-    """Draw a batch by the stage's mixture."""
+def make_batch(recipe: Recipe, step: int, bank: Bank, encoder: Encoder, rng: np.random.Generator) -> Batch:
+    """Draw the batch of a step by its stage's mixture."""
+    stage = stage_at(recipe, step)
     batch = Batch([], [], [], [])
     first = not stage.grid
     tasks = draw_tasks(stage.single, recipe.first_singles if first else recipe.singles, rng)
     cells, labels = single_scenes(tasks, bank, rng)
     scenes = [Scene(labels[i : i + 1]) for i in range(len(tasks))]
-    one, two = (0.0, 0.0) if first else (recipe.blind_one, recipe.blind_two)
     _add(
         batch,
         "single",
         single_patches(cells),
         scenes,
         [(tasks, 1)],
-        blind_layers(len(tasks), one, two, recipe.blind_layers, rng),
+        draw_cuts(recipe, step, True, len(tasks), rng),
         encoder,
         rng,
     )
@@ -117,12 +132,12 @@ def make_batch(recipe: Recipe, stage: Stage, bank: Bank, encoder: Encoder, rng: 
     marks = [int(rng.integers(4)) if rng.random() < MARKED_SHARE else None for _ in labels]
     scenes = [Scene(row, mark) for row, mark in zip(labels, marks, strict=True)]
     plan = [(draw_tasks(ask.mixture, recipe.grids * ask.each, rng), ask.each) for ask in stage.grid]
-    cut = blind_layers(recipe.grids, recipe.blind_scene, 0.0, recipe.blind_layers, rng)
+    cut = draw_cuts(recipe, step, False, recipe.grids, rng)
     _add(batch, "grid", grid_patches(framed(bank.draw(labels, rng), marks, bank)), scenes, plan, cut, encoder, rng)
     labels = distinct(recipe.strips, 6, rng)
     scenes = [Scene(row) for row in labels]
     plan = [(draw_tasks(ask.mixture, recipe.strips * ask.each, rng), ask.each) for ask in stage.strip]
-    cut = blind_layers(recipe.strips, recipe.blind_scene, 0.0, recipe.blind_layers, rng)
+    cut = draw_cuts(recipe, step, False, recipe.strips, rng)
     _add(batch, "strip", strip_patches(bank.draw(labels, rng)), scenes, plan, cut, encoder, rng)
     return batch
 

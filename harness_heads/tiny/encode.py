@@ -11,6 +11,7 @@ from . import wording
 from .items import END_WEIGHT, Question
 
 PREFIX = f"<|im_start|>system\n{wording.SYSTEM}<|im_end|>\n<|im_start|>user\n<|vision_start|>"
+NO_LETTERS = (0.0,) * 4
 TAIL = "<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -19,14 +20,14 @@ class Targets:
     """Rows of a question block that are scored.
 
     question, position: (n,) the row that predicts; token: (n,) wanted id; weight: (n,) share in the loss;
-    soft: (n,) bool, the four letters are wanted equally.
+    letters: (n, 4) wanted chances of the letters where no one token is right, else zero.
     """
 
     question: Tensor
     position: Tensor
     token: Tensor
     weight: Tensor
-    soft: Tensor
+    letters: Tensor
 
 
 class Encoder:
@@ -61,9 +62,9 @@ class Encoder:
             ids = list(self.prompt(question.text))
             for part in question.parts:
                 for token in self.ids(part.text):
-                    rows.append((number, len(ids) - 1, token, part.weight, part.soft))
+                    rows.append((number, len(ids) - 1, token, part.weight, part.letters or NO_LETTERS))
                     ids.append(token)
-            rows.append((number, len(ids) - 1, self.end, END_WEIGHT, False))
+            rows.append((number, len(ids) - 1, self.end, END_WEIGHT, NO_LETTERS))
             sequences.append(ids)
         length = max(len(ids) for ids in sequences)
         padded = torch.tensor([ids + [self.end] * (length - len(ids)) for ids in sequences])

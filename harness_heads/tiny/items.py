@@ -11,15 +11,19 @@ from .wording import CELLS, DIGITS, LETTERS, ORDINALS
 
 Labels = NDArray[np.int64]
 BOX_WEIGHT, END_WEIGHT = 0.35, 0.15
+# without evidence the smaller digits are slightly preferred: equal targets leave the most probable letter to a
+# constant bias, while this preference spreads it evenly over the letters
+GUESS_SLOPE = 0.15
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of an answer. weight: Its tokens' share in the loss; soft: wanted is any of the letters, equally."""
+    """A piece of an answer. weight: Its tokens' share in the loss; letters: wanted chances of A to D, if no one
+    letter is right."""
 
     text: str
     weight: float = 1.0
-    soft: bool = False
+    letters: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,18 @@ def _options(rng: np.random.Generator, names: list[str]) -> tuple[tuple[str, str
     return (a, b, c, d), letters
 
 
-def _choice(rng: np.random.Generator, task: str, question: str, names: list[str], soft: bool = False) -> Question:
-    """Multiple choice in which names[0] is right (or, when soft, none is better than another)."""
+def _choice(rng: np.random.Generator, task: str, question: str, names: list[str]) -> Question:
+    """Multiple choice in which names[0] is right."""
     options, letters = _options(rng, names)
-    return Question(task, wording.mcq(question, options), (Part(LETTERS[letters[0]], soft=soft),))
+    return Question(task, wording.mcq(question, options), (Part(LETTERS[letters[0]]),))
+
+
+def _guess(rng: np.random.Generator, task: str, question: str, names: list[str], slope: float) -> Question:
+    """Multiple choice in which no option is right: chances fall with the option's digit by the slope."""
+    options, letters = _options(rng, names)
+    weights = np.exp([-slope * DIGITS.index(option) for option in options])
+    chances = tuple((weights / weights.sum()).tolist())
+    return Question(task, wording.mcq(question, options), (Part(LETTERS[letters[0]], letters=chances),))
 
 
 def _others(rng: np.random.Generator, digit: int, count: int) -> list[int]:
@@ -68,7 +80,7 @@ def matched(rng: np.random.Generator, scene: Scene) -> Question:
 def unanswerable(rng: np.random.Generator, scene: Scene) -> Question:
     """The digit shown, among four others (or any four, when none is shown)."""
     names = [DIGITS[d] for d in _others(rng, int(scene.labels[0]), 4)]
-    return _choice(rng, "none", wording.SINGLE, names, soft=True)
+    return _guess(rng, "none", wording.SINGLE, names, GUESS_SLOPE)
 
 
 def text_solvable(rng: np.random.Generator, scene: Scene) -> Question:
@@ -118,7 +130,7 @@ def _cell(rng: np.random.Generator, scene: Scene, task: str, cell: int, question
 
 def ambiguous(rng: np.random.Generator, scene: Scene) -> Question:
     """The digit shown, of a grid that shows all four options."""
-    return _choice(rng, "ambiguous", wording.SINGLE, [DIGITS[d] for d in scene.labels], soft=True)
+    return _guess(rng, "ambiguous", wording.SINGLE, [DIGITS[d] for d in scene.labels], 0.0)
 
 
 def find(rng: np.random.Generator, scene: Scene) -> Question:
@@ -131,6 +143,22 @@ def find(rng: np.random.Generator, scene: Scene) -> Question:
 def match_cells(rng: np.random.Generator, scene: Scene) -> Question:
     """Every cell's name with the letter of its digit (training only)."""
     return _dense(rng, "match_cells", "Match the cells.", list(CELLS), [DIGITS[d] for d in scene.labels])
+
+
+def digits_of_cells(rng: np.random.Generator, scene: Scene) -> Question:
+    """Every cell with its digit (training only)."""
+    parts: list[Part] = []
+    for cell in rng.permutation(4):
+        parts += [Part(" " + CELLS[cell], 0.0), Part(DIGITS[scene.labels[cell]])]
+    return Question("digits_of_cells", "List the digits.", tuple(parts))
+
+
+def cells_of_digits(rng: np.random.Generator, scene: Scene) -> Question:
+    """Every digit with its cell (training only)."""
+    parts: list[Part] = []
+    for cell in rng.permutation(4):
+        parts += [Part(" " + DIGITS[scene.labels[cell]], 0.0), Part(" " + CELLS[cell])]
+    return Question("cells_of_digits", "Match the cells.", tuple(parts))
 
 
 def match_finds(rng: np.random.Generator, scene: Scene) -> Question:
@@ -205,6 +233,8 @@ MAKERS: dict[str, Maker] = {
     "find": find,
     "match_cells": match_cells,
     "match_finds": match_finds,
+    "digits_of_cells": digits_of_cells,
+    "cells_of_digits": cells_of_digits,
     "referring": referring,
     "ordinal": ordinal,
     "ordinal_mcq": ordinal_mcq,

@@ -30,8 +30,8 @@ class Losses:
 def _token_losses(logits: Tensor, targets: Targets, letters: Tensor) -> Tensor:
     log_p = logits.log_softmax(-1)
     hard = -log_p.gather(1, targets.token[:, None])[:, 0]
-    soft = -log_p[:, letters].mean(1)
-    return torch.where(targets.soft, soft, hard)
+    spread = -(log_p[:, letters] * targets.letters).sum(1)
+    return torch.where(targets.letters.sum(1) > 0, spread, hard)
 
 
 def _count(right: dict[str, list[int]], logits: Tensor, targets: Targets, questions: list[Question]) -> None:

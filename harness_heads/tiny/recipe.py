@@ -30,13 +30,13 @@ class Stage:
 
 STAGES = (
     # letters are bound to options before there is much to see
-    Stage(0.11, {"word": 0.35, "match": 0.4, "text": 0.25}),
+    Stage(0.115, {"word": 0.35, "match": 0.4, "text": 0.25}),
     # dense tasks: several answers a picture
     Stage(
         0.5,
         {"matched": 0.46, "none": 0.24, "text": 0.2, "word": 0.1},
         (
-            Ask({"match_cells": 0.5, "match_finds": 0.5}, 2),
+            Ask({"digits_of_cells": 0.25, "cells_of_digits": 0.2, "match_cells": 0.3, "match_finds": 0.25}, 2),
             Ask({"named": 0.35, "marked": 0.35, "find": 0.2, "box": 0.1}, 1),
         ),
         (
@@ -68,13 +68,16 @@ class Recipe:
     mimetic: Key/value heads of each layer that start as same-token matchers.
     align, place: Weights of the losses that tie merged image tokens to digit and place words.
     align_fade: Fractions of the steps between which both weights go linearly to zero.
-    blind_one, blind_two: Share of single pictures with image keys cut in one, or two, random text layers.
-    blind_layers: Chances of the six layers in those draws; the first layer, which is the easiest to read in, leads.
-    blind_scene: Share of grids and strips with one such layer.
+    deep_until: Fraction of the steps in which the first layers are often blind: what is learnt to be read in a deep
+        layer is easily read earlier too, while the reverse is slow.
+    deep_single, deep_scene: (share, layers) of single pictures, and of grids and strips, whose image keys are then
+        hidden in so many first layers.
+    blind_one, blind_two: After that, share of single pictures with image keys hidden in one, or two, random layers.
+    blind_scene: The share of grids and strips with one such layer.
     sparse: Weight of the penalty on the square root of each head's mean image attention, uniform over heads.
     """
 
-    steps: int = 2400
+    steps: int = 1900
     singles: int = 36
     first_singles: int = 64
     grids: int = 10
@@ -87,15 +90,17 @@ class Recipe:
     decay: float = 0.02
     clip: float = 1.0
     renders: int = 16
-    mimetic: int = 2
+    mimetic: int = 3
     align: float = 1.0
     place: float = 0.5
     align_fade: tuple[float, float] = (0.5, 0.75)
-    blind_one: float = 0.5
+    deep_until: float = 0.32
+    deep_single: tuple[float, int] = (0.85, 2)
+    deep_scene: tuple[float, int] = (0.5, 1)
+    blind_one: float = 0.35
     blind_two: float = 0.1
-    blind_layers: tuple[float, ...] = (0.5, 0.1, 0.1, 0.1, 0.1, 0.1)
     blind_scene: float = 0.12
-    sparse: float = 0.02
+    sparse: float = 0.05
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:

@@ -26,7 +26,7 @@ from .lean import Lean
 from .losses import Losses, measure_losses
 from .measure import Necessity, layer_matched, make_pairs, rank_scores, top
 from .processor import build_processor
-from .recipe import Recipe, alignment, learning_rate, stage_at
+from .recipe import Recipe, alignment, learning_rate
 
 TOP = 8
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
@@ -163,8 +163,7 @@ class Run:
 
     def _update(self) -> Losses:
         rng = np.random.default_rng([self.seed, 2, self.step])
-        stage = stage_at(self.recipe, self.step)
-        batch = make_batch(self.recipe, stage, self.bank, self.encoder, rng)
+        batch = make_batch(self.recipe, self.step, self.bank, self.encoder, rng)
         losses = measure_losses(self.lean, batch, self.lean.run(batch.groups), self.encoder)
         self.optimizer.zero_grad(set_to_none=True)
         total_loss(losses, self.recipe, self.step).backward()  # type: ignore[no-untyped-call]
