@@ -82,29 +82,43 @@ def safe_image(image: Image.Image, what: str) -> Image.Image:
     16-bit greys are scaled to 8 bits (a plain conversion saturates), CMYK and palettes are converted.
 
     Raises:
-        HarnessHeadsError: naming ``what``, if a side is under 28 px or the aspect ratio is over 200.
+        HarnessHeadsError: naming ``what``, if a side is under 28 px, the aspect ratio is over 200, or the colour space
+            cannot be converted.
     """
+    check_size(*image.size, what)
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
-        image = _scale_deep_grey(image)
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
-    image = image.convert("RGB")
-    width, height = image.size
+        return _scale_deep_grey(image).convert("RGB")
+    try:
+        if image.mode in ("RGBA", "RGBa", "LA", "La", "PA") or "transparency" in image.info:
+            rgba = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
+        return image.convert("RGB")
+    except ValueError as error:
+        raise HarnessHeadsError(f"{what}: image of mode {image.mode} cannot be shown as RGB ({error})") from error
+
+
+def check_size(width: int, height: int, what: str) -> None:
+    """Raise, naming ``what``, for an image that processors refuse: thinner than 28 px or more elongated than 200:1."""
     if max(width, height) > MAX_ASPECT * min(width, height):
         raise HarnessHeadsError(f"{what}: image of {width}x{height} px is more elongated than {MAX_ASPECT}:1")
     if min(width, height) < MIN_SIDE:
         raise HarnessHeadsError(f"{what}: image of {width}x{height} px is thinner than {MIN_SIDE} px")
-    return image
 
 
 def _scale_deep_grey(image: Image.Image) -> Image.Image:
-    """8-bit version of a deep grey image: 16-bit by its full range, 32-bit and float by their own maximum."""
+    """8-bit version of a deep grey image.
+
+    16-bit images are scaled by their full range. 32-bit and float images carry no range: values up to 1 (float only),
+    up to 255 or beyond are read as fractions, bytes and 16-bit values. Values that are not finite become black.
+    """
     import numpy as np
 
-    values = np.asarray(image, dtype=np.float64)
-    top = 65535.0 if image.mode.startswith("I;16") or values.max() > 255 else 255.0
+    values = np.nan_to_num(np.asarray(image, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    if image.mode.startswith("I;16") or values.max() > 255:
+        top = 65535.0
+    else:
+        top = 1.0 if image.mode == "F" and values.max() <= 1 else 255.0
     return Image.fromarray(np.clip(values / top * 255.0 + 0.5, 0, 255).astype(np.uint8), mode="L")
 
 

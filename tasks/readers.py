@@ -17,11 +17,10 @@ import numpy as np
 from loguru import logger
 
 from harness_heads.answers import normalised, parse_yes_no
-from harness_heads.errors import HarnessHeadsError
 from harness_heads.tasks.items import LETTERS, Picture
 from harness_heads.tasks.pictures import marks
 from harness_heads.tasks.recipes.base import Option
-from harness_heads.tasks.sources import Source
+from harness_heads.tasks.sources import BadImage, Source
 from harness_heads.tasks.spec import TaskSpec
 
 _REFERS = re.compile(r"\b(?:all|none|both|neither) of\b|\b[A-H] and [A-H]\b|\bthe above\b", re.IGNORECASE)
@@ -152,8 +151,10 @@ def _sound(question: Question) -> Question:
 def _common(spec: TaskSpec, source: Source, row: int) -> tuple[Picture, str]:
     try:
         picture = source.picture(row, spec.columns["image"])
-    except HarnessHeadsError as error:
-        raise HarnessHeadsError(f"{spec.task}: {error}") from error
+    except BadImage as error:
+        if not source.decode_first:
+            raise
+        raise Unreadable("with an image that cannot be used") from error
     cluster = str(source.value(row, spec.columns["cluster"])) if "cluster" in spec.columns else picture["sha"]
     return picture, cluster
 
@@ -221,7 +222,7 @@ def split_options(text: str) -> tuple[str, list[str]]:
         Unreadable: where fewer than two options can be told apart.
     """
     for mark, lead in (
-        (r"(?:^|[,;\s])\s*{}:\s*", r"\n?\s*Options?:\s*"),
+        (r"(?<!\w){}:\s*", r"\n?\s*Options?:\s*"),
         (r"\s*\({}\)\s*", r"\n?\s*(?:Choices?|Options?):\s*"),
     ):
         starts: list[re.Match[str]] = []

@@ -8,7 +8,8 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from harness_heads.errors import HarnessHeadsError, did_you_mean
-from harness_heads.regions import safe_image
+from harness_heads.regions import check_size, safe_image
 from harness_heads.tasks.items import Picture
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _FIELD = re.compile(r"\{(\w+)\}")
+
+
+class BadImage(HarnessHeadsError):
+    """A row whose image is missing, unreadable, too thin or too elongated; the message names the row."""
 
 
 class Source(ABC):
@@ -29,10 +34,14 @@ class Source(ABC):
     Attributes:
         label: what the rows are, for messages.
         columns: names of the columns.
+        decode_first: decode every image when an item is built, so that a recipe can leave bad rows out.
+        left_out: how many images were refused while decoding first.
     """
 
     label: str
     columns: tuple[str, ...]
+    decode_first = False
+    left_out = 0
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -61,8 +70,23 @@ class Source(ABC):
         return None
 
     def picture(self, row: int, column: str) -> Picture:
-        """Description of a row's image."""
+        """Description of a row's image; :class:`BadImage` if there is none that models can take.
+
+        Whether it is there, and its size, is looked at here, before any model runs; the pixels only with
+        ``decode_first``, because decoding every image of a large set takes minutes.
+        """
+        try:
+            if self.decode_first:
+                self.image(row, column)
+            else:
+                self.look(row, column)
+        except BadImage:
+            self.left_out += 1
+            raise
         return {"kind": "row", "row": row, "column": column, "sha": self.sha(row, column)}
+
+    def look(self, row: int, column: str) -> None:  # noqa: B027 - a source of sound images has nothing to check
+        """Check what can be checked without decoding: format, size, aspect ratio."""
 
     def need(self, column: str) -> str:
         """The column's name, or template; an error lists what there is."""
@@ -128,21 +152,35 @@ class EncodedSource(Source):
         return tuple(self._names[column]) if column in self._names else None
 
     def image(self, row: int, column: str) -> Image.Image:
-        where = f"{self.label}: row {row}, column {column!r}"
+        with self._opened(row, column) as image:
+            image.load()
+            return safe_image(image, self._where(row, column))
+
+    def look(self, row: int, column: str) -> None:
+        with self._opened(row, column) as image:
+            check_size(*image.size, self._where(row, column))
+
+    def _where(self, row: int, column: str) -> str:
+        return f"{self.label}: row {row}, column {column!r}"
+
+    @contextmanager
+    def _opened(self, row: int, column: str) -> Iterator[Image.Image]:
+        """The image, its pixels not read yet; whatever goes wrong inside is a :class:`BadImage` that names the row."""
         try:
             with Image.open(io.BytesIO(self._encoded(row, column))) as image:
-                image.load()
-                return safe_image(image, where)
-        except HarnessHeadsError:
+                yield image
+        except BadImage:
             raise
+        except HarnessHeadsError as error:
+            raise BadImage(str(error)) from error
         except (OSError, UnidentifiedImageError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise HarnessHeadsError(f"{where}: this is no readable image ({error})") from error
+            raise BadImage(f"{self._where(row, column)}: this is no readable image ({error})") from error
 
     def sha(self, row: int, column: str) -> str:
         return hashlib.sha256(self._encoded(row, column)).hexdigest()[:16]
 
     def _encoded(self, row: int, column: str) -> bytes:
-        where, cell = f"{self.label}: row {row}, column {column!r}", self.value(row, column)
+        where, cell = self._where(row, column), self.value(row, column)
         if isinstance(cell, Mapping):
             if cell.get("bytes"):
                 return bytes(cell["bytes"])
@@ -150,16 +188,14 @@ class EncodedSource(Source):
         if isinstance(cell, (bytes, bytearray)):
             return bytes(cell)
         if not isinstance(cell, str) or not cell:
-            raise HarnessHeadsError(f"{where}: there is no image (found {json.dumps(cell, default=str)[:60]})")
+            raise BadImage(f"{where}: there is no image (found {json.dumps(cell, default=str)[:60]})")
         path = self._file(cell)
         if path is None:
-            raise HarnessHeadsError(
-                f"{where}: image {cell} is not in the local copy {self._folder or '(none is given)'}"
-            )
+            raise BadImage(f"{where}: image {cell} is not in the local copy {self._folder or '(none is given)'}")
         try:
             return path.read_bytes()
         except OSError as error:
-            raise HarnessHeadsError(f"{where}: image file {path} cannot be read ({error.strerror})") from error
+            raise BadImage(f"{where}: image file {path} cannot be read ({error.strerror})") from error
 
     def _file(self, name: str) -> Path | None:
         """A local file for a path or URL: as it stands, under the folder, or anywhere below it by its last part."""

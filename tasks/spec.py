@@ -15,7 +15,20 @@ from harness_heads.errors import HarnessHeadsError, did_you_mean
 
 HOST_KEYS = ("class", "tag", "task_alias", "generation_kwargs", "metadata")
 """Keys that lmms-eval reads itself; ours are below, everything else is an error."""
-OUR_KEYS = ("task", "data", "recipe", "columns", "question", "instruction", "probe", "n", "seed", "options", "marks")
+OUR_KEYS = (
+    "task",
+    "data",
+    "recipe",
+    "columns",
+    "question",
+    "instruction",
+    "probe",
+    "n",
+    "seed",
+    "options",
+    "marks",
+    "bad_images",
+)
 DATA_KEYS = ("path", "split", "revision", "files", "name", "rows", "get")
 PROBE_KEYS = ("op", "rows", "beta", "phase", "keep_self", "numerics", "ablation")
 
@@ -65,6 +78,7 @@ class TaskSpec:
         probe: fields of :class:`Condition` that differ from the recipe's.
         options: the recipe's options, defaults not filled in.
         marks: facts a reader of results must know (``reconstructed``, ``ours``).
+        bad_images: ``fail`` on a row whose image cannot be used, or ``skip`` and count it.
     """
 
     task: str
@@ -78,6 +92,7 @@ class TaskSpec:
     probe: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
+    bad_images: str = "fail"
 
     def condition(self, op: str, keys: str, beta: float | str | None = None) -> Condition:
         """The recipe's condition with the YAML's ``probe`` fields laid over it."""
@@ -127,6 +142,7 @@ def spec_from_config(config: Mapping[str, Any]) -> TaskSpec:
         dict(config.get("probe", {})),
         dict(config.get("options", {})),
         (marks,) if isinstance(marks, str) else tuple(marks),
+        config.get("bad_images", "fail"),
     )
 
 
@@ -153,6 +169,8 @@ def spec_problems(config: Mapping[str, Any]) -> list[str]:
         if not isinstance(config.get(key, {}), Mapping):
             problems.append(f"{key} is a mapping")
             return problems
+    if config.get("bad_images", "fail") not in ("fail", "skip"):
+        problems.append(f"bad_images: {config['bad_images']!r} is neither fail nor skip")
     problems += _unknown("probe key", config.get("probe", {}), PROBE_KEYS)
     name = config.get("recipe")
     if name is None:

@@ -18,6 +18,7 @@ from lmms_eval.api.task import ConfigurableMessagesTask
 from loguru import logger
 from PIL import Image
 
+from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import ItemRecord, item_record_from_dict
 from harness_heads.regions import image_sha
 from harness_heads.tasks.data import open_data
@@ -68,9 +69,12 @@ class HeadTask(ConfigurableMessagesTask):  # type: ignore[misc]  # lmms-eval shi
     def download(self, dataset_kwargs: Any = None) -> None:
         """Open the data and build the documents; called once by the host's constructor."""
         self.source = open_data(self.spec.data, self.spec.task)
+        self.source.decode_first = self.spec.bad_images == "skip"
         docs = to_docs(self.recipe.build(self.spec, self.source), self.spec, self.recipe.version)
         self.dataset = {self.spec.data.split or "all": Documents(docs)}
         self.dataset_no_image = self.dataset  # documents hold no images
+        if self.source.left_out:
+            logger.warning(f"{self.spec.task}: {self.source.left_out} bad images left out (bad_images: skip)")
 
     def dump_config(self) -> dict[str, Any]:
         """The host's configuration and ours: results file and response cache see what the YAML said."""
@@ -94,7 +98,12 @@ class HeadTask(ConfigurableMessagesTask):  # type: ignore[misc]  # lmms-eval shi
     def doc_to_visual(self, doc: Doc, arm: str | None = None) -> list[Image.Image]:
         """Paint the images of one arm (the main arm by default)."""
         described = doc["arms"][arm] if arm else _main(doc)
-        images = [paint(picture, self.source) for picture in described["pictures"]]
+        try:
+            images = [paint(picture, self.source) for picture in described["pictures"]]
+        except HarnessHeadsError as error:
+            raise HarnessHeadsError(
+                f"{self.spec.task}, item {doc['item']} (document {doc['index']}): {error}"
+            ) from error
         shown = Shown([image_sha(image) for image in images], images[0].size)
         self._shown[doc["item"], described["probe"]["arm"]] = shown
         return images
@@ -185,7 +194,9 @@ class HeadTask(ConfigurableMessagesTask):  # type: ignore[misc]  # lmms-eval shi
         records = sorted((item_record_from_dict(p) for p in payloads), key=lambda r: r.item)
         self._summary = summary_of(records)
         count = f"{len(records)} of {self.spec.n} items"
-        return count if len(records) >= self.spec.n else f"{count} (below plan)"
+        if len(records) < self.spec.n:
+            count += " (below plan)"
+        return f"{count}; {self.source.left_out} bad images left out" if self.source.left_out else count
 
     def _row(self, name: str, payloads: Sequence[Any]) -> float | str:
         summary = self._summary or {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
@@ -9,7 +10,9 @@ from functools import cache
 import numpy as np
 
 from harness_heads.errors import HarnessHeadsError
-from harness_heads.tasks.sources import Source
+from harness_heads.tasks.items import Picture
+from harness_heads.tasks.sources import BadImage, Source
+from harness_heads.tasks.spec import TaskSpec
 
 
 class ClassPool:
@@ -17,15 +20,14 @@ class ClassPool:
 
     Args:
         source: rows.
-        label: label column: class numbers with names, or the names themselves.
+        spec: its columns ``image`` and ``label`` (class numbers with names, or the names themselves).
         rng: order in which a class gives its rows; each row is given once before any comes again.
-        task: for messages.
         synonyms: whether a comma in a name separates synonyms (ImageNet) or is a comma (captions).
     """
 
-    def __init__(
-        self, source: Source, label: str, rng: np.random.Generator, task: str, *, synonyms: bool = True
-    ) -> None:
+    def __init__(self, source: Source, spec: TaskSpec, rng: np.random.Generator, *, synonyms: bool = True) -> None:
+        label = source.need(spec.columns["label"])
+        self._source, self._image = source, source.need(spec.columns["image"])
         names = source.names(label)
         rows: dict[str, list[int]] = {}
         names_of: dict[str, tuple[str, ...]] = {}
@@ -49,19 +51,32 @@ class ClassPool:
         self._given = dict.fromkeys(self.classes, 0)
         if len(self.classes) < 5:
             raise HarnessHeadsError(
-                f"{task}: {source.label} has {len(self.classes)} classes; four options and a fifth class are needed"
+                f"{spec.task}: {source.label} has {len(self.classes)} classes; four options and a fifth are needed"
             )
 
     def name(self, key: str) -> str:
         """What stands as the option: the first synonym."""
         return self._synonyms[key][0]
 
-    def next_row(self, key: str) -> int:
-        """The class's next image; starts over when all were given."""
-        queue = self._queues[key]
-        row = queue[self._given[key] % len(queue)]
-        self._given[key] += 1
-        return row
+    def next_picture(self, key: str) -> Picture:
+        """The class's next image; starts over when all were given.
+
+        Bad images are an error, or are left out and counted if the source decodes first (``bad_images: skip``).
+        """
+        while True:
+            queue = self._queues[key]
+            if not queue:
+                raise BadImage(f"{self._source.label}: class {self.name(key)!r} has no usable image left")
+            row = queue[self._given[key] % len(queue)]
+            try:
+                picture = self._source.picture(row, self._image)
+            except BadImage:
+                if not self._source.decode_first:
+                    raise
+                queue.remove(row)
+                continue
+            self._given[key] += 1
+            return picture
 
     def clash(self, a: str, b: str) -> bool:
         """Whether two classes cannot be told apart by name: a shared synonym, or one name within the other."""
@@ -92,8 +107,11 @@ class ClassPool:
 
 
 def split_synonyms(name: str) -> tuple[str, ...]:
-    """ImageNet's names are comma-joined synonyms; at least one part, white space made single."""
-    parts = tuple(" ".join(part.split()) for part in name.split(","))
+    """ImageNet's names are comma-joined synonyms; at least one part, white space made single.
+
+    A number at the end of a word only keeps label names unique (``crane2``): it is cut, and the two then clash.
+    """
+    parts = tuple(re.sub(r"(?<=[a-z])\d+$", "", " ".join(part.split())) for part in name.split(","))
     return tuple(part for part in parts if part) or (name,)
 
 

@@ -31,9 +31,8 @@ from harness_heads.tasks.spec import TaskSpec
 
 def build(spec: TaskSpec, source: Source) -> list[Item]:
     """Build the items."""
-    image, label = source.need(spec.columns["image"]), source.need(spec.columns["label"])
     rng = np.random.default_rng(spec.seed)
-    pool = ClassPool(source, label, rng, spec.task, synonyms=bool(RECIPE.option(spec, "synonyms")))
+    pool = ClassPool(source, spec, rng, synonyms=bool(RECIPE.option(spec, "synonyms")))
     letters = dealt(spec.n, 4, rng)
     cells = crossed(letters, 4, rng)
     wrong_cells = others(cells, 4)
@@ -45,7 +44,7 @@ def build(spec: TaskSpec, source: Source) -> list[Item]:
         in_cells = list(distractors)
         rng.shuffle(in_cells)
         in_cells.insert(cell, target)
-        pictures = [source.picture(pool.next_row(key), image) for key in in_cells]
+        pictures = [pool.next_picture(key) for key in in_cells]
         side = RECIPE.option(spec, "cell")
         picture = grid(pictures, (side, side), RECIPE.option(spec, "fit"), gap=RECIPE.option(spec, "gap"))
         extra = {

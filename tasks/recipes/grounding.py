@@ -16,7 +16,7 @@ from harness_heads.errors import HarnessHeadsError
 from harness_heads.regions import Box, Region
 from harness_heads.tasks.items import Arm, Item
 from harness_heads.tasks.recipes.base import Option, Recipe, enough
-from harness_heads.tasks.sources import Source
+from harness_heads.tasks.sources import BadImage, Source
 from harness_heads.tasks.spec import TaskSpec
 
 STOCK_PROMPT = "Locate {expression} in this image and output the bbox coordinates in JSON format."
@@ -36,10 +36,16 @@ def build(spec: TaskSpec, source: Source) -> list[Item]:
             if len(items) == spec.n:
                 return items
             box = gold_box(spec, source, row)
+            try:
+                picture = source.picture(row, spec.columns["image"])
+            except BadImage:
+                if not source.decode_first:
+                    raise
+                continue
             condition = spec.condition("ablate", "image")
             arm = Arm(
                 spec.question.replace("{expression}", expression) or STOCK_PROMPT.format(expression=expression),
-                (source.picture(row, spec.columns["image"]),),
+                (picture,),
                 ask="locate",
                 conditions=(condition,),
                 regions={"gold": Region((box,))},

@@ -24,17 +24,16 @@ from harness_heads.tasks.spec import TaskSpec
 
 def build(spec: TaskSpec, source: Source) -> list[Item]:
     """Build the items."""
-    image, label = source.need(spec.columns["image"]), source.need(spec.columns["label"])
     rng = np.random.default_rng(spec.seed)
-    pool = ClassPool(source, label, rng, spec.task, synonyms=bool(RECIPE.option(spec, "synonyms")))
+    pool = ClassPool(source, spec, rng, synonyms=bool(RECIPE.option(spec, "synonyms")))
     correct = dealt(spec.n, 4, rng)
     items = []
     for index, target in enumerate(pool.targets(spec.n, rng)):
         *distractors, absent = pool.draw(4, [target], rng)
         options = [pool.name(key) for key in distractors]
         options.insert(correct[index], pool.name(target))
-        matched = source.picture(pool.next_row(target), image)
-        mismatched = source.picture(pool.next_row(absent), image)
+        matched = pool.next_picture(target)
+        mismatched = pool.next_picture(absent)
         question = lettered(spec.question, options, spec.instruction)
         # ablation has no keys: there the two conditions are one
         masked, text_masked = (spec.condition("mask", "image"),), spec.condition("mask", "text")

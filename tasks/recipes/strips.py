@@ -19,7 +19,7 @@ from harness_heads.tasks.pictures import grid
 from harness_heads.tasks.recipes.base import Option, Recipe, enough
 from harness_heads.tasks.recipes.classes import ClassPool
 from harness_heads.tasks.recipes.grid import check_grid, grid_arms
-from harness_heads.tasks.sources import Source
+from harness_heads.tasks.sources import BadImage, Source
 from harness_heads.tasks.spec import TaskSpec
 
 PANELS = 6
@@ -53,14 +53,11 @@ def build(spec: TaskSpec, source: Source) -> list[Item]:
 def _class_strips(
     spec: TaskSpec, source: Source, rng: np.random.Generator
 ) -> list[tuple[list[Picture], tuple[str, ...]]]:
-    image, label = (source.need(spec.columns[role]) for role in ("image", "label"))
-    pool = ClassPool(source, label, rng, spec.task)
+    pool = ClassPool(source, spec, rng)
     strips = []
     for _ in range(spec.n):
         keys = pool.draw(PANELS, [], rng)
-        strips.append(
-            ([source.picture(pool.next_row(key), image) for key in keys], tuple(pool.name(key) for key in keys))
-        )
+        strips.append(([pool.next_picture(key) for key in keys], tuple(pool.name(key) for key in keys)))
     return strips
 
 
@@ -75,7 +72,11 @@ def _rows_strips(
     for row in rng.permutation(len(source)).tolist():
         names = tuple(str(source.value(row, column)).strip() for column in captions)
         if all(names) and len(set(names)) == PANELS:
-            strips.append(([source.picture(row, column) for column in panels], names))
+            try:
+                strips.append(([source.picture(row, column) for column in panels], names))
+            except BadImage:
+                if not source.decode_first:
+                    raise
         if len(strips) == spec.n:
             break
     return strips
