@@ -208,6 +208,8 @@ def forward_arguments(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, 
         raise HarnessHeadsError("inputs hold no input_ids; pass what the host's processor made")
     if "use_cache" in known or any(p.kind is p.VAR_KEYWORD for p in known.values()):
         arguments["use_cache"] = False
-    if "logits_to_keep" in known:
+    config: Any = model.config
+    shares_keys = getattr(config.get_text_config(), "num_kv_shared_layers", 0)
+    if "logits_to_keep" in known and not shares_keys:  # Gemma 4 would drop all rows but the last in its upper layers
         arguments["logits_to_keep"] = 1
     return arguments

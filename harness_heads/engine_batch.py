@@ -31,8 +31,8 @@ def run_batch(
 ) -> Outcome:
     """One batch: row b is the prompt under ``targets[b]``."""
     decoder = family.decoder(model)
-    device = decoder_kwargs["inputs_embeds"].device
-    overwrite = Overwrite(targets, device)
+    embeddings = decoder_kwargs["inputs_embeds"]
+    overwrite = Overwrite(targets, embeddings.device, embeddings.shape[1])
     repeated = repeat(decoder_kwargs, len(targets))
     with torch.no_grad(), installed(model, family), handling(overwrite):
         hidden = decoder(**repeated).last_hidden_state[:, -1]

@@ -111,8 +111,9 @@ class Watch:
                 raise HarnessHeadsError("interventions find image tokens by input_ids; do not pass inputs_embeds alone")
             self.collect()
             ids = arguments["input_ids"]
-            self.overwrite = Overwrite(self.prompts.targets(arguments), ids.device)
-        self.overwrite.first_row = seen
+            self.overwrite = Overwrite(self.prompts.targets(arguments), ids.device, 0)
+        new = arguments["input_ids"] if arguments.get("input_ids") is not None else arguments["inputs_embeds"]
+        self.overwrite.length = seen + new.shape[1]
         self.forwards += 1
 
     def attend(self, layer: int, call: Any) -> Tensor:
@@ -156,7 +157,7 @@ def acting(prompts: Prompts) -> Iterator[Watch]:
     A forward without a cache, or with an empty one, is a new prompt; later forwards on that cache continue it.
     """
     model = prompts.model
-    watch = Watch(prompts, Overwrite((), torch.device("cpu")))
+    watch = Watch(prompts, Overwrite((), torch.device("cpu"), 0))
     hook = model.register_forward_pre_hook(watch, with_kwargs=True)
     try:
         with installed(model, prompts.family), handling(watch):

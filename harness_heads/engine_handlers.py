@@ -56,14 +56,14 @@ class Overwrite:
     """Overwrites the outputs of touched heads, row b of the batch under ``targets[b]``.
 
     Attributes:
-        first_row: position of the first query row of the running forward (0, or what a cache holds already).
+        length: tokens that the running forward's last row ends, cached ones included.
         mass: attention on the action's keys per batch row, summed over touched prompt rows and heads; float64 (B,).
         acted: (row, key or output) pairs touched so far, per batch row; long (B,).
     """
 
     targets: Sequence[Target]
     device: torch.device
-    first_row: int = 0
+    length: int
     plan: dict[int, list[Group]] = field(init=False)
     mass: Tensor = field(init=False)
     acted: Tensor = field(init=False)
@@ -79,9 +79,9 @@ class Overwrite:
         if not groups:
             return out
         queries, keys = call.query.shape[2], call.key.shape[2]
-        positions = torch.arange(queries, device=out.device) + self.first_row
-        # a sliding cache has dropped early keys: the last key is the last query's own
-        key_positions = torch.arange(keys, device=out.device) + (self.first_row + queries - keys)
+        # counted from the end: a sliding cache drops early keys, and a decoder may drop rows that nothing needs
+        positions = torch.arange(queries, device=out.device) + (self.length - queries)
+        key_positions = torch.arange(keys, device=out.device) + (self.length - keys)
         for group in groups:
             rows = group.action.touches(positions).nonzero()[:, 0]
             if not len(rows):

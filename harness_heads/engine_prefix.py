@@ -129,7 +129,7 @@ def _few_rows(call: Prefixed, visible: Tensor) -> Tensor:
     """Attention of few rows; scores with the shared prefix are one product for the whole batch. (B, R, H, D)."""
     b, h, r, d = call.query.shape
     kv, groups, prefix = call.key.shape[1], call.groups, call.prefix_key.shape[2]
-    query = call.query.view(b, kv, groups * r, d)
+    query = call.query.reshape(b, kv, groups * r, d)
     shared = query.transpose(0, 1).reshape(kv, b * groups * r, d)
     dtype = wide(call.query.dtype)
     on_prefix = (shared @ call.prefix_key[0].transpose(-1, -2)).to(dtype).view(kv, b, groups * r, prefix)

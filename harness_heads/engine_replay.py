@@ -146,6 +146,8 @@ def _cut(name: str, value: Any, rows: int, length: int) -> Any:
         return None
     if name == "position_embeddings" and isinstance(value, tuple):
         return tuple(part[..., length - rows :, :] for part in value)
+    if name == "shared_kv_states":  # a store that this model's layers fill and never read
+        return type(value)()
     if isinstance(value, Tensor):
         if name == "position_ids" and value.shape[-1] == length:
             return value[..., length - rows :]
@@ -172,8 +174,10 @@ def _between(clean: Clean, index: int, hidden: Tensor, first_row: int) -> Tensor
     return hidden
 
 
-def check_chain(clean: Clean) -> None:
+def check_chain(model: nn.Module, family: Family, clean: Clean) -> None:
     """Raise :class:`CannotReplay` unless the layers form a chain that replay knows."""
+    if family.replay_way(model) == "never":
+        raise CannotReplay("layers share keys and values with earlier ones")
     features = clean.decoder_kwargs.get("deepstack_visual_embeds") or ()
     for index in clean.unlinked:
         if index - 1 >= len(features):
@@ -181,5 +185,3 @@ def check_chain(clean: Clean) -> None:
     for call in clean.calls.values():
         if call.kwargs.get("cache") is not None or call.kwargs.get("past_key_values") is not None:
             raise CannotReplay("the clean pass made a cache")
-        if call.kwargs.get("shared_kv_states"):
-            raise CannotReplay("layers share keys and values with earlier ones")

@@ -57,7 +57,7 @@ class Runner:
         """
         if self.mode != "batch" and any(sets):
             try:
-                check_chain(clean)
+                check_chain(self.model, self.family, clean)
                 return self._grouped(clean, sets, actions), "replay"
             except CannotReplay:
                 if self.mode == "replay":

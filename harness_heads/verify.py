@@ -126,7 +126,8 @@ class _Local:
 
 
 def _check_local(engine: Engine, inputs: Mapping[str, Any], heads: Sequence[Head], action: Action) -> set[int]:
-    overwrite = Overwrite((Target(tuple(heads), action),), inputs["input_ids"].device)
+    ids = inputs["input_ids"]
+    overwrite = Overwrite((Target(tuple(heads), action),), ids.device, ids.shape[1])
     local = _Local(overwrite, heads)
     with torch.no_grad(), installed(engine.model, engine.family), handling(local):
         engine.model(**forward_arguments(engine.model, inputs))

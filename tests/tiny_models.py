@@ -28,6 +28,9 @@ class Words:
         "<|im_end|>": [TURN_END],
         "<start_of_turn>user": [TURN_START, USER],
         "<end_of_turn>": [TURN_END],
+        "<end_of_utterance>": [TURN_END],
+        "<|user|>": [TURN_START, USER],
+        "<|assistant|>": [TURN_END],
     }
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
@@ -88,6 +91,10 @@ TEXT = {
 }
 
 
+PLAIN = {key: value for key, value in TEXT.items() if key != "head_dim"}
+"""Decoders whose head width is hidden size over heads."""
+
+
 def qwen3_vl(images: int = 1, seed: int = 0) -> Case:
     from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
@@ -121,7 +128,328 @@ def merged_grid_case(name: str, model: Any, images: int, seed: int, patch: int) 
     return Case(name, sharpen(model, seed).eval(), inputs, [(w * patch, h * patch) for _, h, w in grids])
 
 
-BUILDERS: dict[str, Callable[..., Case]] = {"qwen3_vl": qwen3_vl}
+def qwen3_vl_moe(images: int = 1, seed: int = 0) -> Case:
+    from transformers import Qwen3VLMoeConfig, Qwen3VLMoeForConditionalGeneration
+
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 2, 2], "mrope_interleaved": True}
+    moe = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "decoder_sparse_step": 1}
+    config = Qwen3VLMoeConfig(
+        text_config={**TEXT, **moe, "rope_parameters": rope},
+        vision_config=qwen_vision(deepstack_visual_indexes=[0, 1], num_position_embeddings=64),
+        image_token_id=IMAGE, video_token_id=VIDEO, vision_start_token_id=VISION_START, vision_end_token_id=VISION_END,
+    )  # fmt: skip
+    model = Qwen3VLMoeForConditionalGeneration(config)
+    model.set_experts_implementation("eager")  # grouped products know no float64
+    return merged_grid_case("qwen3_vl_moe", model, images, seed, patch=4)
+
+
+def qwen_vision(**extra: Any) -> dict[str, Any]:
+    """Three vision blocks of width 32 on patches of 4 pixels."""
+    return {
+        "depth": 3, "hidden_size": 32, "intermediate_size": 32, "num_heads": 4, "patch_size": 4,
+        "spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 32, **extra,
+    }  # fmt: skip
+
+
+def qwen2_vl(images: int = 1, seed: int = 0) -> Case:
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+
+    config = Qwen2VLConfig(
+        text_config={
+            **PLAIN, "hidden_size": 48,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 2, 2]},
+        },
+        vision_config={
+            "depth": 2, "embed_dim": 32, "hidden_size": 48, "mlp_ratio": 2, "num_heads": 4, "patch_size": 4,
+            "spatial_merge_size": 2, "temporal_patch_size": 2,
+        },
+        image_token_id=IMAGE, video_token_id=VIDEO, vision_start_token_id=VISION_START, vision_end_token_id=VISION_END,
+    )  # fmt: skip
+    return merged_grid_case("qwen2_vl", Qwen2VLForConditionalGeneration(config), images, seed, patch=4)
+
+
+def qwen2_5_vl(images: int = 1, seed: int = 0) -> Case:
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+    config = Qwen2_5_VLConfig(
+        text_config={
+            **PLAIN, "hidden_size": 48,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 2, 2]},
+        },
+        vision_config=qwen_vision(out_hidden_size=48, window_size=16, fullatt_block_indexes=[1]),
+        image_token_id=IMAGE, video_token_id=VIDEO, vision_start_token_id=VISION_START, vision_end_token_id=VISION_END,
+    )  # fmt: skip
+    return merged_grid_case("qwen2_5_vl", Qwen2_5_VLForConditionalGeneration(config), images, seed, patch=4)
+
+
+def qwen3_5(images: int = 1, seed: int = 0) -> Case:
+    from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
+
+    rope = {
+        "rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 1], "mrope_interleaved": True,
+        "partial_rotary_factor": 0.5,
+    }  # fmt: skip
+    config = Qwen3_5Config(
+        text_config={
+            **TEXT, "rope_parameters": rope, "linear_num_key_heads": 2, "linear_num_value_heads": 2,
+            "linear_key_head_dim": 8, "linear_value_head_dim": 8,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
+        },
+        vision_config=qwen_vision(num_position_embeddings=64),
+        image_token_id=IMAGE, video_token_id=VIDEO, vision_start_token_id=VISION_START, vision_end_token_id=VISION_END,
+    )  # fmt: skip
+    return merged_grid_case("qwen3_5", Qwen3_5ForConditionalGeneration(config), images, seed, patch=4)
+
+
+def glm4v(images: int = 1, seed: int = 0) -> Case:
+    from transformers import Glm4vConfig, Glm4vForConditionalGeneration
+
+    config = Glm4vConfig(
+        text_config={
+            **PLAIN, "hidden_size": 48,
+            "rope_parameters": {
+                "rope_type": "default", "rope_theta": 1e4, "mrope_section": [1, 1, 1], "partial_rotary_factor": 0.5,
+            },
+        },
+        vision_config=glm_vision(),
+        image_token_id=IMAGE, video_token_id=VIDEO, video_start_token_id=104, video_end_token_id=105,
+        image_start_token_id=VISION_START, image_end_token_id=VISION_END,
+    )  # fmt: skip
+    return merged_grid_case("glm4v", Glm4vForConditionalGeneration(config), images, seed, patch=4)
+
+
+def glm_vision() -> dict[str, Any]:
+    """Two vision blocks of the GLM-V tower."""
+    return {
+        "depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 4, "patch_size": 4, "image_size": 32,
+        "spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 48,
+    }  # fmt: skip
+
+
+def qwen2_text(**extra: Any) -> dict[str, Any]:
+    """A Qwen2 text decoder."""
+    return {**PLAIN, "model_type": "qwen2", "hidden_size": 48, **extra}
+
+
+def llama_text(**extra: Any) -> dict[str, Any]:
+    """A Llama text decoder."""
+    return {**TEXT, "model_type": "llama", "head_dim": 12, **extra}
+
+
+def pixels_case(
+    name: str, model: Any, runs: list[list[int]], pixels: Tensor, sizes: list[tuple[int, int]], seed: int, **more: Any
+) -> Case:
+    """Prompt for families whose pixels are (images, 3, height, width)."""
+    ids = prompt_ids(runs, seed=seed)
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "pixel_values": pixels, **more}
+    return Case(name, sharpen(model, seed).eval(), inputs, sizes)
+
+
+def noise(shape: tuple[int, ...], seed: int) -> Tensor:
+    """Random pixels."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + 1))
+
+
+def internvl(images: int = 1, seed: int = 0) -> Case:
+    from transformers import InternVLConfig, InternVLForConditionalGeneration
+
+    config = InternVLConfig(
+        text_config=qwen2_text(),
+        vision_config={
+            "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "image_size": [16, 16], "patch_size": [4, 4],
+        },
+        image_token_id=IMAGE, image_seq_length=4, downsample_ratio=0.5,
+    )  # fmt: skip
+    # the first image is shown in two tiles side by side and a thumbnail, the second in one tile
+    tiles = [3, 1][:images]
+    runs = [[IMAGE] * (4 * n) for n in tiles]
+    pixels = noise((sum(tiles), 3, 16, 16), seed)
+    sizes = [(32, 16), (16, 16)][:images]
+    return pixels_case("internvl", InternVLForConditionalGeneration(config), runs, pixels, sizes, seed)
+
+
+def clip_vision(size: int = 16) -> dict[str, Any]:
+    """Two CLIP blocks on patches of 4 pixels."""
+    return {
+        "model_type": "clip_vision_model", "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "image_size": size, "patch_size": 4, "projection_dim": 32,
+    }  # fmt: skip
+
+
+def siglip_vision(size: int = 16) -> dict[str, Any]:
+    """Two SigLIP blocks on patches of 4 pixels."""
+    return {**clip_vision(size), "model_type": "siglip_vision_model", "vision_use_head": False}
+
+
+def llava(images: int = 1, seed: int = 0) -> Case:
+    from transformers import LlavaConfig, LlavaForConditionalGeneration
+
+    config = LlavaConfig(text_config=llama_text(), vision_config=clip_vision(8), image_token_index=IMAGE)
+    runs = [[IMAGE] * 4] * images
+    sizes = [(8, 8)] * images
+    pixels = noise((images, 3, 8, 8), seed)
+    return pixels_case("llava", LlavaForConditionalGeneration(config), runs, pixels, sizes, seed)
+
+
+def llava_next(images: int = 1, seed: int = 0) -> Case:
+    from transformers import LlavaNextConfig, LlavaNextForConditionalGeneration
+
+    config = LlavaNextConfig(
+        text_config=llama_text(), vision_config=clip_vision(8), image_token_index=IMAGE, image_grid_pinpoints=[[8, 16]]
+    )
+    # base view 2 x 2, then one row of two tiles: 2 x 4 with a newline after each row
+    runs = [[IMAGE] * (4 + 2 * 5)] * images
+    sizes = [(16, 8)] * images
+    pixels = noise((images, 3, 3, 8, 8), seed)
+    model = LlavaNextForConditionalGeneration(config)
+    return pixels_case("llava_next", model, runs, pixels, sizes, seed, image_sizes=torch.tensor([[8, 16]] * images))
+
+
+def llava_onevision(images: int = 1, seed: int = 0) -> Case:
+    from transformers import LlavaOnevisionConfig, LlavaOnevisionForConditionalGeneration
+
+    config = LlavaOnevisionConfig(
+        text_config=qwen2_text(), vision_config=siglip_vision(8), image_token_index=IMAGE, video_token_index=VIDEO,
+        image_grid_pinpoints=[[8, 16]], vision_aspect_ratio="anyres_max_9",
+    )  # fmt: skip
+    runs = [[IMAGE] * (4 + 2 * 5)] * images
+    sizes = [(16, 8)] * images
+    pixels = noise((images, 3, 3, 8, 8), seed)
+    more = {"image_sizes": torch.tensor([[8, 16]] * images), "batch_num_images": torch.tensor([1] * images)}
+    model = LlavaOnevisionForConditionalGeneration(config)
+    return pixels_case("llava_onevision", model, runs, pixels, sizes, seed, **more)
+
+
+def gemma3(images: int = 1, seed: int = 0) -> Case:
+    from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+
+    rope = {
+        "full_attention": {"rope_type": "default", "rope_theta": 1e4},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e3},
+    }
+    config = Gemma3Config(
+        text_config={
+            **TEXT, "sliding_window": 12, "rope_parameters": rope, "query_pre_attn_scalar": 12,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        },
+        vision_config=siglip_vision(16), image_token_index=IMAGE, mm_tokens_per_image=4,
+        boi_token_index=VISION_START, eoi_token_index=VISION_END,
+    )  # fmt: skip
+    runs = [[IMAGE] * 4] * images
+    case = pixels_case(
+        "gemma3",
+        Gemma3ForConditionalGeneration(config),
+        runs,
+        noise((images, 3, 16, 16), seed),
+        [(16, 16)] * images,
+        seed,
+    )
+    case.inputs["token_type_ids"] = (case.inputs["input_ids"] == IMAGE).long()
+    return case
+
+
+def gemma4_shared(images: int = 1, seed: int = 0) -> Case:
+    """Gemma 4 whose two upper layers reuse the keys and values of the two lower ones."""
+    return gemma4(images, seed, shared=2)
+
+
+def gemma4(images: int = 1, seed: int = 0, shared: int = 0) -> Case:
+    from transformers import Gemma4Config, Gemma4ForConditionalGeneration
+
+    config = Gemma4Config(
+        text_config={
+            **TEXT, "sliding_window": 12, "global_head_dim": 16, "num_kv_shared_layers": shared,
+            "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": VOCAB,
+            "use_bidirectional_attention": "vision",
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        },
+        vision_config={
+            "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 4, "head_dim": 8, "patch_size": 4, "pooling_kernel_size": 2,
+            "position_embedding_size": 64,
+        },
+        audio_config=None, image_token_id=IMAGE, video_token_id=VIDEO, boi_token_id=VISION_START,
+        eoi_token_id=VISION_END,
+    )  # fmt: skip
+    model = Gemma4ForConditionalGeneration(config)
+    grid = torch.stack(torch.meshgrid(torch.arange(6), torch.arange(4), indexing="xy"), -1).reshape(-1, 2)
+    case = pixels_case(
+        "gemma4", model, [[IMAGE] * 6] * images, noise((images, 24, 48), seed), [(24, 16)] * images, seed,
+        image_position_ids=grid[None].repeat(images, 1, 1),
+    )  # fmt: skip
+    case.inputs["mm_token_type_ids"] = (case.inputs["input_ids"] == IMAGE).long()
+    return case
+
+
+def paligemma(images: int = 1, seed: int = 0) -> Case:
+    from transformers import PaliGemmaConfig, PaliGemmaForConditionalGeneration
+
+    config = PaliGemmaConfig(
+        text_config={
+            **TEXT, "model_type": "gemma2", "sliding_window": 64, "query_pre_attn_scalar": 12,
+            "attn_logit_softcapping": 20.0, "final_logit_softcapping": 10.0,
+        },
+        vision_config=siglip_vision(8), image_token_index=IMAGE, projection_dim=32, hidden_size=32,
+    )  # fmt: skip
+    model = PaliGemmaForConditionalGeneration(config)
+    draw = torch.Generator().manual_seed(seed)
+    words = torch.randint(30, 90, (9,), generator=draw).tolist()
+    ids = torch.tensor([[IMAGE] * (4 * images) + [BOS, *words, 91]])
+    inputs = {
+        "input_ids": ids, "attention_mask": torch.ones_like(ids), "pixel_values": noise((images, 3, 8, 8), seed),
+        "token_type_ids": torch.zeros_like(ids),
+    }  # fmt: skip
+    return Case("paligemma", sharpen(model, seed).eval(), inputs, [(8, 8)] * images)
+
+
+def ovis2(images: int = 1, seed: int = 0) -> Case:
+    from transformers import Ovis2Config, Ovis2ForConditionalGeneration
+
+    marks = [110, 111, 112, 113, 114]
+    config = Ovis2Config(
+        text_config=qwen2_text(),
+        vision_config={
+            "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "image_size": 16, "patch_size": 4, "hidden_stride": 2, "num_visual_indicator_tokens": 5, "vocab_size": 40,
+        },
+        image_token_id=IMAGE, visual_indicator_token_ids=marks, hidden_size=48, vocab_size=VOCAB,
+    )  # fmt: skip
+    start, end, grid, column, _ = marks
+    run = [IMAGE] * 4
+    tiled = [start, *run, grid, *run, column, *run, end]
+    single = [start, *run, grid, end]
+    runs = [tiled, single][:images]
+    pixels = noise(([3, 4][images - 1], 3, 16, 16), seed)
+    sizes = [(32, 16), (16, 16)][:images]
+    return pixels_case("ovis2", Ovis2ForConditionalGeneration(config), runs, pixels, sizes, seed)
+
+
+def idefics3(images: int = 1, seed: int = 0) -> Case:
+    from transformers import Idefics3Config, Idefics3ForConditionalGeneration
+
+    config = Idefics3Config(
+        text_config=llama_text(),
+        vision_config={
+            "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "image_size": 16, "patch_size": 4,
+        },
+        image_token_id=IMAGE, scale_factor=2,
+    )  # fmt: skip
+    runs = [[IMAGE] * 4] * images
+    pixels = noise((1, images, 3, 16, 16), seed)
+    case = pixels_case("idefics3", Idefics3ForConditionalGeneration(config), runs, pixels, [(16, 16)] * images, seed)
+    case.inputs["pixel_attention_mask"] = torch.ones(1, images, 16, 16, dtype=torch.bool)
+    return case
+
+
+BUILDERS: dict[str, Callable[..., Case]] = {
+    builder.__name__: builder
+    for builder in (
+        qwen3_vl, qwen3_vl_moe, qwen2_vl, qwen2_5_vl, qwen3_5, glm4v, internvl, llava, llava_next, llava_onevision,
+        gemma3, gemma4, gemma4_shared, paligemma, ovis2, idefics3,
+    )
+}  # fmt: skip
 
 
 def build(name: str, images: int = 1, seed: int = 0, dtype: torch.dtype = torch.float32) -> Case:

@@ -73,6 +73,11 @@ class Family:
     tier: Literal["exact", "install"] = "exact"
     note: str = ""
 
+    def replay_way(self, model: nn.Module) -> Literal["suffix", "full", "never"]:
+        """How rows of this model can be replayed; ``never`` where layers reuse the keys of earlier ones."""
+        config: Any = self.decoder(model).config
+        return "never" if getattr(config, "num_kv_shared_layers", 0) else self.replay
+
     def decoder(self, model: nn.Module) -> nn.Module:
         """The text decoder: it owns ``layers`` and ``norm``."""
         decoder: nn.Module = model.get_decoder()  # type: ignore[operator]

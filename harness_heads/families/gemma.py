@@ -43,8 +43,7 @@ GEMMA4 = Family(
     turn_start=_TURN,
     turn_end=_TURN_END,
     may_look_ahead=True,
-    replay="full",
-    note="layers that share keys and values with earlier ones make every row be replayed",
+    note="models whose layers share keys and values with earlier ones run in plain batches",
 )
 PALIGEMMA = Family(
     "paligemma",
