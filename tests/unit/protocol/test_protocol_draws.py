@@ -44,7 +44,7 @@ def test_variance_components_of_a_planted_table() -> None:
 
 
 def test_sd_of_draw_means_holds_item_noise() -> None:
-    """Without any difference between control sets the SD of their means is s_e / sqrt(N), and the component is near 0."""
+    """Control sets that do not differ: the SD of their means is s_e / sqrt(N), the component between sets near 0."""
     table = np.random.default_rng(3).normal(size=(100, 200))
     assert table.mean(axis=0).std(ddof=1) == pytest.approx(0.1, rel=0.15)
     assert math.sqrt(st.variance_components(table).draw) < 0.05
