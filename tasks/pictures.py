@@ -6,7 +6,7 @@ Kinds, each a JSON mapping with ``kind``:
 - ``blank``: uniform grey, as large as another picture {like}
 - ``grid``: cells in reading order, each fitted into w x h pixels {cells, cell: [w, h], columns, fit, gap}
 - ``erase``: boxes of a picture filled with grey {base, boxes}
-- ``overlay``: a caption in a band across a picture {base, text}
+- ``caption``: a picture above a band with a text, together w x h pixels {base, text, size: [w, h]}
 - ``marks``: labelled frames on a picture {base, boxes, labels}
 
 Painting is a pure function of the description and the data, so every rank and every resumed run sees equal pixels.
@@ -23,6 +23,7 @@ from harness_heads.regions import Box, grid_cells
 from harness_heads.tasks.items import Picture
 
 GREY = 127  # level of blank pictures and erased cells
+BAND = 0.22  # share of a captioned picture's height that the caption takes
 FRAME_COLOURS = ("#e6194b", "#0047ff", "#3cb44b", "#f58231", "#911eb4", "#008080")
 
 
@@ -55,13 +56,13 @@ def erase(base: Picture, boxes: Sequence[Box]) -> Picture:
     return {"kind": "erase", "base": base, "boxes": [list(box) for box in boxes]}
 
 
-def overlay(base: Picture, text: str) -> Picture:
-    """The picture with a caption across its lower edge."""
-    return {"kind": "overlay", "base": base, "text": text}
+def caption(base: Picture, text: str, size: tuple[int, int]) -> Picture:
+    """The picture with a text in a band under it, hiding nothing of it; an empty text keeps the band."""
+    return {"kind": "caption", "base": base, "text": text, "size": list(size)}
 
 
 def marks(base: Picture, boxes: Sequence[Sequence[float]], labels: Sequence[str]) -> Picture:
-    """The picture with labelled frames."""
+    """The picture with frames, labelled where the label is not empty."""
     return {"kind": "marks", "base": base, "boxes": [list(b) for b in boxes], "labels": list(labels)}
 
 
@@ -123,21 +124,24 @@ def _erase(picture: Picture, images: Images) -> Image.Image:
     return image
 
 
-def _overlay(picture: Picture, images: Images) -> Image.Image:
-    image = paint(picture["base"], images).copy()
-    draw = ImageDraw.Draw(image)
-    text, font = _wrapped(draw, picture["text"], image.width, max(12, min(image.size) // 9))
-    box = draw.multiline_textbbox((0, 0), text, font=font, align="center")
-    band = round(box[3] - box[1]) + max(6, image.height // 20)
-    draw.rectangle((0, image.height - band, image.width, image.height), fill="white")
-    x = (image.width - (box[2] - box[0])) / 2 - box[0]
-    y = image.height - band + (band - (box[3] - box[1])) / 2 - box[1]
-    draw.multiline_text((x, y), text, font=font, fill="black", align="center")
-    return image
+def _caption(picture: Picture, images: Images) -> Image.Image:
+    w, h = picture["size"]
+    canvas = Image.new("RGB", (w, h), "white")
+    above = round(h * (1 - BAND))
+    canvas.paste(fit_into(paint(picture["base"], images), w, above, "contain"), (0, 0))
+    if picture["text"].strip():
+        draw = ImageDraw.Draw(canvas)
+        text, font = _wrapped(draw, picture["text"], w, h - above)
+        box = draw.multiline_textbbox((0, 0), text, font=font, align="center")
+        x = (w - (box[2] - box[0])) / 2 - box[0]
+        y = above + (h - above - (box[3] - box[1])) / 2 - box[1]
+        draw.multiline_text((x, y), text, font=font, fill="black", align="center")
+    return canvas
 
 
-def _wrapped(draw: ImageDraw.ImageDraw, text: str, width: int, size: int) -> tuple[str, Any]:
-    """Text broken into lines that fit the width, in the largest size with at most three lines (at least 10 px)."""
+def _wrapped(draw: ImageDraw.ImageDraw, text: str, width: int, height: int) -> tuple[str, Any]:
+    """Text broken into lines, in the largest size up to half of the band that fits it (at least 8 px)."""
+    size = max(8, height // 2)
     while True:
         font = ImageFont.load_default(size)
         lines = [""]
@@ -147,9 +151,10 @@ def _wrapped(draw: ImageDraw.ImageDraw, text: str, width: int, size: int) -> tup
                 lines[-1] = longer
             else:
                 lines.append(word)
-        widest = max(draw.textlength(line, font=font) for line in lines)
-        if size <= 10 or (len(lines) <= 3 and widest <= width * 0.94):
-            return "\n".join(lines), font
+        said = "\n".join(lines)
+        box = draw.multiline_textbbox((0, 0), said, font=font)
+        if size <= 8 or (box[2] - box[0] <= width * 0.96 and box[3] - box[1] <= height * 0.9):
+            return said, font
         size -= 1
 
 
@@ -160,6 +165,8 @@ def _marks(picture: Picture, images: Images) -> Image.Image:
     for i, ((x0, y0, x1, y1), label) in enumerate(zip(picture["boxes"], picture["labels"], strict=True)):
         colour = FRAME_COLOURS[i % len(FRAME_COLOURS)]
         draw.rectangle((x0, y0, x1, y1), outline=colour, width=line)
+        if not label:
+            continue
         text_box = draw.textbbox((0, 0), label, font=font)
         w, h = text_box[2] - text_box[0] + 6, text_box[3] - text_box[1] + 6
         left, top = min(max(0.0, x0), max(0.0, image.width - w)), max(0.0, y0 - h)
@@ -173,6 +180,6 @@ _PAINTERS: dict[str, Any] = {
     "blank": _blank,
     "grid": _grid,
     "erase": _erase,
-    "overlay": _overlay,
+    "caption": _caption,
     "marks": _marks,
 }

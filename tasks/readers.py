@@ -285,7 +285,7 @@ def _vaw(spec: TaskSpec, source: Source, row: int, option: Callable[[str], Any])
     if w <= 0 or h <= 0:
         raise Unreadable("with an empty box")
     noun = str(source.value(row, spec.columns["object"]))
-    marked = marks(picture, [[x, y, x + w, y + h]], ["marked"])
+    marked = marks(picture, [[x, y, x + w, y + h]], [""])
     return Question(f"Which word describes the marked {noun}?", right[0], tuple(wrong), "choice", marked, cluster)
 
 

@@ -106,7 +106,8 @@ def _mask_box(source: Source, row: int, column: str, where: str) -> Box:
 def _expressions(spec: TaskSpec, source: Source, row: int) -> list[str]:
     value = source.value(row, spec.columns["expression"])
     every = [str(v).strip() for v in value] if isinstance(value, (list, tuple)) else [str(value).strip()]
-    every = [v for v in every if v]
+    phrase = RECIPE.option(spec, "phrase")
+    every = [phrase.replace("{expression}", v) for v in every if v]
     return every if RECIPE.option(spec, "expressions") == "all" else every[:1]
 
 
@@ -130,6 +131,7 @@ RECIPE = Recipe(
     {"cluster": "name of the image, without what follows its last underscore"},
     {
         "box": Option("xywh", "what the bbox column holds, in pixels of the image", ("xywh", "xyxy", "mask")),
+        "phrase": Option("{expression}", "what the model is asked to locate, made from the column's {expression}"),
         "expressions": Option("first", "one expression per object, or all", ("first", "all")),
         "detection": Option(200, "samples set apart for detecting heads"),
         "split_rule": Option("image", "what may not be on both sides", ("sample", "image")),

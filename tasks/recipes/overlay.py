@@ -1,7 +1,8 @@
-"""``same_image_overlay``: four copies of one photo, each with an answer written over it, and the row's own question.
+"""``same_image_overlay``: four copies of one photo, each with an answer written on it, and the row's own question.
 
 The photo is the same in every cell, so all that tells the cells apart is the answer on them: the set is steered onto
-the copy with the right answer, or onto one with a wrong answer.
+the copy with the right answer, or onto one with a wrong answer. The answer stands in a band under the photo, so that it
+hides nothing that the question is about.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from harness_heads.tasks.balance import crossed, dealt, others
 from harness_heads.tasks.items import Item
-from harness_heads.tasks.pictures import grid, overlay
+from harness_heads.tasks.pictures import caption, grid
 from harness_heads.tasks.readers import (
     QUESTION_COLUMNS,
     READER_OPTIONS,
@@ -50,8 +51,8 @@ def build(spec: TaskSpec, source: Source) -> list[Item]:
         said = [str(text) for text in in_cells]
         if option("correct_overlay") == "none":
             said[cell] = ""
-        copies = [overlay(question.picture, text) if text else question.picture for text in said]
         side = option("cell")
+        copies = [caption(question.picture, text, (side, side)) for text in said]
         picture = grid(copies, (side, side), option("fit"), gap=option("gap"))
         arms = grid_arms(spec, picture, options, cell, wrong, question=question.text)
         extra = {
@@ -73,7 +74,6 @@ RECIPE = Recipe(
         **GRID_OPTIONS,
         **READER_OPTIONS,
         "cell": Option(336, "side of a cell in pixels"),
-        "fit": Option("contain", "how a photo is fitted into its cell", ("cover", "contain")),
         "gap": Option(6, "white line between cells in pixels"),
         "correct_overlay": Option(
             "right", "what stands on the right copy (the paper leaves it open)", ("right", "none")
