@@ -33,7 +33,7 @@ def elbow(values: NDArray[np.float64]) -> float:
     """Value at the elbow of the sorted values: farthest from the chord between the smallest and the largest.
 
     The public code cuts by the head's *index* at the elbow, that is by layer position; this is the value, as the paper
-    says. A head passes with a value of at least this.
+    says. A head passes with a value above it.
     """
     ordered = np.sort(values)
     n = len(ordered)
@@ -47,7 +47,7 @@ def elbow(values: NDArray[np.float64]) -> float:
 def localization_hits(
     image_mass: NDArray[np.float64], entropy: NDArray[np.float64], lowest: int
 ) -> NDArray[np.float64]:
-    """Which heads one sample selects: among those with image mass at or above the elbow, the ``lowest`` entropies.
+    """Which heads one sample selects: among those with image mass above the elbow, the ``lowest`` entropies.
 
     Args:
         image_mass, entropy: (L, H), NaN where a head is absent.
@@ -57,7 +57,10 @@ def localization_hits(
         (L, H) of 0 and 1, NaN where a head is absent; ties by (layer, head).
     """
     present = ~np.isnan(image_mass)
-    passed = present & (image_mass >= elbow(image_mass[present])) & np.isfinite(entropy)
+    values = image_mass[present]
+    # equal masses have no elbow: then the first criterion tells nothing apart and everyone passes
+    cut = elbow(values) if values.min() < values.max() else -np.inf
+    passed = present & (image_mass > cut) & np.isfinite(entropy)
     order = np.argsort(np.where(passed, entropy, np.inf).ravel(), kind="stable")
     hits = np.where(present, 0.0, np.nan)
     chosen = [i for i in order[:lowest] if passed.ravel()[i]]

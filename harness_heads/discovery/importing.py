@@ -114,8 +114,9 @@ def _parse(text: str, where: str, suffix: str) -> tuple[list[Row], bool]:
 
 
 def _split(text: str) -> list[str]:
-    """Parts of a text list: at commas outside brackets, semicolons and white space."""
-    return [part for part in re.split(r"[;\s]+|,(?![^(]*\))", text) if part]
+    """Parts of a text list: at semicolons, white space, and commas outside brackets."""
+    joined = re.sub(r"\s*([,:./-])\s*", r"\1", text)
+    return [part for part in re.split(r"[;\s]+|,(?![^(]*\))", joined) if part]
 
 
 def _pair(part: str, where: str) -> Row:

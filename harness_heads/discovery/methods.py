@@ -176,7 +176,7 @@ METHODS: Mapping[str, Method] = {
             "General image",
             False,
             "arXiv:2503.06287, public code",
-            "image mass at or above the elbow of the sorted masses (the value; the public code cuts by head index), "
+            "image mass above the elbow of the sorted masses (the value; the public code cuts by head index), "
             "then the 10 heads of lowest spatial entropy of each sample; score = selection frequency",
             frequency=10,
             listed=True,

@@ -244,9 +244,9 @@ def decompose(a: HeadSet, b: HeadSet) -> Decomposition:
         raise HarnessHeadsError(f"head sets {a.name!r} and {b.name!r} are of different models; transfer one first")
     both = set(a) & set(b)
     return Decomposition(
-        _part(a, f"{a.name}&{_tail(b)}", lambda h: h in both, a, b, "shared"),
-        _part(a, f"{a.name}-{_tail(b)}", lambda h: h not in both, a, b, "only"),
-        _part(b, f"{b.name}-{_tail(a)}", lambda h: h not in both, a, b, "only"),
+        _part(a, f"{a.name}/shared-with-{_tail(b)}", lambda h: h in both, a, b, "shared"),
+        _part(a, f"{a.name}/without-{_tail(b)}", lambda h: h not in both, a, b, "only"),
+        _part(b, f"{b.name}/without-{_tail(a)}", lambda h: h not in both, a, b, "only"),
     )
 
 

@@ -21,7 +21,7 @@ NEGLIGIBLE = 0.1  # of the largest score: ours, the paper's own threshold is not
 def draw(name: str, scores: NDArray[np.float64], head_set: HeadSet) -> str:
     """SVG: heat map with the set framed, score histogram with the cut, heads a layer, heads a key/value group."""
     layers, heads = scores.shape
-    cell = max(6.0, min(14.0, 420 / max(layers, heads)))
+    cell = max(6.0, min(22.0, 420 / max(layers, heads)))
     parts = [text(12, 20, f"{head_set.name}: {len(head_set)} of {head_set.geometry.total} heads", size=14)]
     mapped, wide, tall = heat_map(scores, marked=[(h.layer, h.head) for h in head_set], x=8, y=30, cell=cell)
     parts += mapped
@@ -42,7 +42,7 @@ def draw(name: str, scores: NDArray[np.float64], head_set: HeadSet) -> str:
             x=right,
             y=bottom + 12,
             width=300,
-            title="key/value groups by heads in the set",
+            title="key/value groups that hold 1, 2, ... heads of the set",
         )
         parts += drawn
         bottom += 12 + height

@@ -155,8 +155,13 @@ def span_rows(
                 f"query span {phrase!r}: the token {whole[left:right]!r} reaches over its border; reword the query, or "
                 "take the whole token (--widen)"
             )
-        if whole[max(left, first) : min(right, last)].strip():
-            chosen.append(index)
+        chosen.append(index)
+    # white space alone at the ends spells nothing of the phrase
+    blank = [not whole[left:right].strip() for left, right in encoded["offset_mapping"]]
+    while chosen and blank[chosen[0]]:
+        chosen.pop(0)
+    while chosen and blank[chosen[-1]]:
+        chosen.pop()
     if not chosen:
         raise HarnessHeadsError(f"query span {phrase!r}: no token spells it")
     rows = _place(encoded["input_ids"], rendered.ids(row), chosen, phrase)
