@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,7 +127,7 @@ class HeadSet:
     def __iter__(self) -> Iterator[Head]:
         return iter(self.heads)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """SHA-256 over model id, geometry and sorted pairs (64 hex digits); order, name and scores are left out."""
         payload = {"model": self.model.id, "geometry": list(self.geometry.heads), "heads": sorted(self.heads)}
