@@ -94,8 +94,8 @@ def run_info_from_dict(value: Mapping[str, Any], source: str) -> RunInfo:
         raise HarnessHeadsError(f"{source}: run schema {value['schema']!r} is unknown, this version reads {SCHEMA}")
     model = value["model"]
     shape = model["geometry"]
-    kv = shape.get("kv_heads")
-    geometry = Geometry(tuple(shape["heads"]), None if kv is None else tuple(kv))
+    kv = shape.get("kv_heads")  # empty where the model side does not know them
+    geometry = Geometry(tuple(shape["heads"]), tuple(kv) if kv else None)
     ref = ModelRef(model["id"], model.get("revision"))
     sets = set_table_from_list(value["sets"], ref, geometry)
     for row, entry in zip(value["sets"], sets, strict=True):

@@ -158,6 +158,11 @@ def read_report(path: Path) -> Evidence:
     return evidence_from_dict(value["evidence"])
 
 
+def stylesheet() -> str:
+    """The report's style sheet, for a figure that stands alone."""
+    return str(_assets(_environment())["css"])
+
+
 def _title(a: Analysis) -> str:
     models = list(dict.fromkeys(str(run.model["id"]).rstrip("/").split("/")[-1] for run in a.evidence.runs))
     tasks = list(dict.fromkeys(t.task for t in a.evidence.tasks))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness_heads.answers import parse_choice
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import ItemRecord
 from harness_heads.protocol.effects import Effect, arm_levels, effects, headroom
@@ -75,7 +75,11 @@ def stock_summary(task: TaskEvidence) -> dict[str, float | str]:
     out: dict[str, float | str] = {"n": float(task.n), "note": NO_INTERVENTION}
     for arm, texts in task.plain.items():
         right = task.right(arm)
-        hits = [_letter(t, task.letters) == int(c) for t, c in zip(texts, right, strict=True) if c >= 0]
+        hits = [
+            parse_choice(text, task.letters[: len(options)], options) == task.letters[int(c)]
+            for text, options, c in zip(texts, task.options, right, strict=True)
+            if c >= 0
+        ]
         out[f"acc_{arm}"] = sum(hits) / len(hits) if hits else math.nan
     return out
 
@@ -83,23 +87,3 @@ def stock_summary(task: TaskEvidence) -> dict[str, float | str]:
 def primary_effects(task: TaskEvidence, run: RunInfo) -> tuple[Effect, ...]:
     """The effects that claims are judged by."""
     return tuple(e for e in effects(task, run) if e.primary)
-
-
-def _letter(text: str, letters: Sequence[str]) -> int | None:
-    """Option that an answer in words names, ``None`` where it names none or several.
-
-    The first line decides; "not A, it is C" and "The answer is B because a car moves." are read by their last letter
-    that stands alone after a cue, else by the only letter that stands alone.
-    """
-    plain = text.translate({0xFF21 + i: chr(65 + i) for i in range(26)}).replace("*", " ").strip()
-    if not plain:
-        return None
-    allowed = "".join(letters)
-    start = re.match(rf"^\(?([{allowed}{allowed.lower()}])\)?[.:)]?(\s|$)", plain)
-    if start and (len(plain) <= 4 or plain[start.end(1) :][:1] in ".:)"):
-        return letters.index(start[1].upper())
-    cue = re.findall(rf"(?:answer|option|choice|it)\s*(?:is|:)\s*\(?([{allowed}])\b", plain)
-    if cue:
-        return letters.index(cue[-1])
-    alone = re.findall(rf"\b([{allowed}])\b", plain)
-    return letters.index(alone[0]) if len(set(alone)) == 1 else None

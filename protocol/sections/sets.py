@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations
+from typing import Any
 
 from harness_heads.heads import Geometry, HeadSet
 from harness_heads.protocol import statistics as st
@@ -89,7 +91,7 @@ def overlap_section(a: Analysis) -> Section:
     if parts is not None:
         tables.append(parts)
     for i, folder in enumerate(a.evidence.discovery):
-        made = _ceilings(folder, i)
+        made = ceilings(folder, i)
         if made is not None:
             tables.append(made)
     return Section("overlap", "What the sets share", "", tuple(figures), tuple(tables))
@@ -139,9 +141,9 @@ def _above_controls(a: Analysis, test: Test | None) -> list[Cell]:
     return [value_cell(found.difference), p_cell(found.p, found.reason)]
 
 
-def _ceilings(folder: dict[str, object] | object, index: int) -> Table | None:
+def ceilings(folder: Mapping[str, Any], index: int) -> Table | None:
     """Split-half ceilings of a discovery folder: rows of {pair, overlap, self_a, self_b, low, high, chance}."""
-    pairs = folder.get("overlaps") if isinstance(folder, dict) else None
+    pairs = folder.get("overlaps")
     if not isinstance(pairs, list) or not pairs:
         return None
     rows = []

@@ -25,9 +25,9 @@ GEOMETRY = Geometry((16,) * 8, (8,) * 8)
 STRANGE = ("naïve <script>alert(1)</script>", "a | b", "two\nlines", "猫")
 
 
-@dataclass
+@dataclass(frozen=True)
 class World:
-    """What a synthetic run is about; change a field to break one thing.
+    """What a synthetic run is about; ``replace`` a field to break one thing.
 
     Attributes:
         effects: true effect of each discovered set, by name.
@@ -281,18 +281,19 @@ def _answer(
     logprobs: dict[str, Any] = {}
     dose: dict[str, Any] = {}
     base = _letters(p_of(world, arm, None, 0.0, noise), own, other, noise)
+    keyed = [(entry, entry.key) for entry in sets]
     for condition in conditions:
         by_set, by_dose = {}, {}
-        for entry in sets:
+        for entry, key in keyed:
             if entry.role == "empty":
-                by_set[entry.key] = base
+                by_set[key] = base
                 continue
-            wobble = float(rng.normal(0, 0.05 if true[entry.key] else 0.002))
-            p = p_of(world, arm, condition, true[entry.key] + wobble, noise)
-            by_set[entry.key] = _letters(p, own, other, noise)
+            wobble = float(rng.normal(0, 0.05 if true[key] else 0.002))
+            p = p_of(world, arm, condition, true[key] + wobble, noise)
+            by_set[key] = _letters(p, own, other, noise)
             before = world.set_mass if entry.role == "discovered" else world.control_mass
             after = world.mass_after if condition.op == "mask" else 0.9
-            by_dose[entry.key] = {"before": before + abs(noise) / 10, "after": after}
+            by_dose[key] = {"before": before + abs(noise) / 10, "after": after}
         logprobs[condition.name] = by_set
         dose[condition.name] = by_dose
     if not conditions:

@@ -72,7 +72,8 @@ def test_table_11_has_one_baseline() -> None:
 PRINTED_P = {
     "A3, A9, A13, A14, A19": [
         (".43", 9, 20), (".24", 5, 20), (".33", 7, 20), ("1.0", 21, 20), (".048", 1, 20), (".38", 8, 20),
-        (".095", 2, 20), (".62", 13, 20), (".86", 18, 20), (".67", 14, 20), (".29", 6, 20), (".14", 3, 20), (".57", 12, 20), (".76", 16, 20), ("1.00", 21, 20),
+        (".095", 2, 20), (".62", 13, 20), (".86", 18, 20), (".67", 14, 20), (".29", 6, 20), (".14", 3, 20),
+        (".57", 12, 20), (".76", 16, 20), ("1.00", 21, 20),
     ],
     "A10, A14": [(".004", 1, 250)],
     "A6, A16": [
@@ -93,7 +94,7 @@ def test_printed_rank_p(table: str, text: str, rank: int, r: int) -> None:
 def test_one_printed_rank_p_does_not_follow() -> None:
     """Table 19 prints .91 twice: 19/21 = .9048 prints .90 and 20/21 prints .95; only rounding twice gives .91."""
     assert [f"{k / 21:.2f}" for k in (19, 20)] == ["0.90", "0.95"]
-    assert 0.91 - 19 / 21 == pytest.approx(0.0052, abs=1e-4)
+    assert pytest.approx(0.0052, abs=1e-4) == 0.91 - 19 / 21
     assert round(round(19 / 21, 3) + 1e-9, 2) == 0.91
 
 

@@ -1,0 +1,29 @@
+"""``harness-heads check RUN...``: checklist, pitfalls and claims; status 1 where a claim is not carried."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the subcommand."""
+    parser = subparsers.add_parser(
+        "check", help="hold the claims of a plan to the evidence; exit 1 if one is not carried"
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folders; discovery folders may be added")
+    parser.add_argument("--plan", type=Path, default=None, help="plan file, where the run folder does not hold it")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print everything that the rules find; 1 where a claim is made that the evidence does not carry."""
+    from harness_heads.protocol.analysis import analyse
+    from harness_heads.protocol.evidence import load_evidence
+    from harness_heads.protocol.report import compose
+    from harness_heads.protocol.terminal import check_text
+
+    report = compose(analyse(load_evidence(args.runs, args.plan)))
+    print(check_text(report))
+    return int(any(not verdict.carried for verdict in report.verdicts))
