@@ -82,20 +82,16 @@ def safe_image(image: Image.Image, what: str) -> Image.Image:
     16-bit greys are scaled to 8 bits (a plain conversion saturates), CMYK and palettes are converted.
 
     Raises:
-        HarnessHeadsError: naming ``what``, if a side is under 28 px, the aspect ratio is over 200, or the colour space
-            cannot be converted.
+        HarnessHeadsError: naming ``what``, if a side is under 28 px or the aspect ratio is over 200.
     """
     check_size(*image.size, what)
     image = ImageOps.exif_transpose(image)
     if image.mode.startswith("I;16") or image.mode in ("I", "F"):
         return _scale_deep_grey(image).convert("RGB")
-    try:
-        if image.mode in ("RGBA", "RGBa", "LA", "La", "PA") or "transparency" in image.info:
-            rgba = image.convert("RGBA")
-            image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
-        return image.convert("RGB")
-    except ValueError as error:
-        raise HarnessHeadsError(f"{what}: image of mode {image.mode} cannot be shown as RGB ({error})") from error
+    if image.mode in ("RGBA", "RGBa", "LA", "La", "PA") or "transparency" in image.info:
+        rgba = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
+    return image.convert("RGB")
 
 
 def check_size(width: int, height: int, what: str) -> None:
