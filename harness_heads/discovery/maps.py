@@ -96,7 +96,7 @@ def read_maps(
         regions = {"referent": referent} if referent is not None else {}
         action = resolve(condition, layout, regions)
         device = next(loaded.model.parameters()).device
-        overwrite = Overwrite([Target(tuple(head_set.heads), action)], device)
+        overwrite = Overwrite([Target(tuple(head_set.heads), action)], device, inputs["input_ids"].shape[1])
         changed = capture(loaded.model, loaded.family, inputs, [want], rendered.pads, overwrite)[0]
         # what an overwritten head read is lost: its output carries nothing of the referent
         after = _by_layer(changed, head_set, lost=action.touches(queries))

@@ -159,5 +159,5 @@ def test_samples_check_their_parts() -> None:
 
 def test_phrases_fill_a_template_once() -> None:
     assert phrase_in("find {} now", "the cat") == ("find the cat now", (5, 12))
-    with pytest.raises(HarnessHeadsError, match="no {} for the phrase"):
+    with pytest.raises(HarnessHeadsError, match=r"no {} for the phrase"):
         phrase_in("find it", "the cat")

@@ -128,7 +128,7 @@ def test_a_tokenizer_that_changes_the_phrase_is_refused() -> None:
 
 def test_white_space_alone_is_no_span() -> None:
     text = "one   two"
-    with pytest.raises(HarnessHeadsError, match="no token spells it|reaches over"):
+    with pytest.raises(HarnessHeadsError, match=r"no token spells it|reaches over"):
         span_rows(processor(), rendered(text), 0, text, (3, 6))
 
 
