@@ -14,7 +14,7 @@ from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import Family
 from harness_heads.reading import probabilities
 
-_SCORES_AT_ONCE = 16 * 1024 * 1024  # attention values held at a time: 64 MB in float32
+_SCORES_AT_ONCE = 2 * 1024 * 1024  # attention values held at a time: 8 MB in float32
 
 
 @dataclass(frozen=True, eq=False)
