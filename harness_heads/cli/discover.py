@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness_heads.discovery.design import (
     OPTION_HELP,
     OPTION_VALUES,
+    QUERIES,
     Options,
     corpus_settings,
     paper_settings,
     parse_setting,
 )
 from harness_heads.errors import HarnessHeadsError
+
+if TYPE_CHECKING:
+    from harness_heads.discovery.methods import Method
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -27,7 +32,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--method", action="append", default=[], metavar="NAME", help="vrh, gaze, out-sum-avg ...; may be repeated"
     )
     what.add_argument("--all-methods", action="store_true", help="every named method and the 2^3 variants")
-    what.add_argument("--corpus", help="corpus of --method (default refcoco; tiny-digits: digits)")
+    what.add_argument("--corpus", help="corpus of --method: refcoco, co-ref ... (default: each method's own)")
     what.add_argument("--data", type=Path, help="local copy of the corpus, or your own folder or YAML file")
     what.add_argument("--list", action="store_true", help="print paper B's Tables 1 and 2 and all methods, and stop")
     size = parser.add_argument_group("how much")
@@ -53,6 +58,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     how.add_argument("--fresh", action="store_true", help="start over instead of resuming")
     how.add_argument("--quiet", action="store_true", help="no progress bar")
     parser.set_defaults(run=run)
+
+
+def _embedded_corpus(name: str) -> str:
+    """The digits' counterpart of a method's own corpus: ``cm-ord`` is ``dg-ord``, ``refcoco`` is ``digits``."""
+    query = name.partition("-")[2]
+    return f"dg-{query}" if query in QUERIES else "digits"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -102,9 +113,12 @@ def run(args: argparse.Namespace) -> int:
     found = []
     if settings:
         found += discover_settings(loaded, settings, request(400))
-    if chosen:
-        corpus = args.corpus or ("digits" if embedded else "refcoco")
-        found += discover_methods(loaded, chosen, corpus, request(200))
+    by_corpus: dict[str, list[Method]] = {}
+    for one in chosen:
+        own = _embedded_corpus(one.corpus) if embedded else one.corpus
+        by_corpus.setdefault(args.corpus or own, []).append(one)
+    for corpus, members in by_corpus.items():
+        found += discover_methods(loaded, members, corpus, request(200))
     for finding in found:
         share = "" if finding.stability is None else f", halves share {finding.stability.own[0]:.1f}"
         place = folder / finding.name.replace("/", "-")

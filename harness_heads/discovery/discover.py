@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness_heads.discovery.corpora import box_corpus, strip_corpus
+from harness_heads.discovery.corpora import method_corpus, strip_corpus
 from harness_heads.discovery.design import Options, Pass, Setting, passes
 from harness_heads.discovery.loading import Loaded
 from harness_heads.discovery.measure import SOURCE_WORDS
@@ -73,17 +73,13 @@ def discover_settings(
     return found
 
 
-def discover_methods(
-    loaded: Loaded, methods: Sequence[Method], corpus_name: str, request: Request, corpus: Corpus | None = None
-) -> list[Finding]:
-    """Named methods and variants on one box corpus; methods that read alike share a pass.
+def discover_methods(loaded: Loaded, methods: Sequence[Method], corpus_name: str, request: Request) -> list[Finding]:
+    """Named methods and variants on one corpus; methods that read alike share a pass.
 
     Args:
-        corpus_name: one of :data:`~harness_heads.discovery.corpora.BOX_CORPORA`; part of the sets' names.
-        corpus: the corpus itself; by default the registered recipe.
+        corpus_name: see :func:`~harness_heads.discovery.corpora.method_corpus`; part of the sets' names.
     """
-    if corpus is None:
-        corpus = box_corpus(corpus_name, request.seed, loaded.family.grounding_prompt, request.data)
+    corpus, query = method_corpus(corpus_name, request.seed, loaded.family.grounding_prompt, request.data)
     groups: dict[tuple[str, str], list[Method]] = {}
     for method in methods:
         groups.setdefault((method.out_row, method.region_rule), []).append(method)
@@ -93,8 +89,8 @@ def discover_methods(
         sources = tuple(s for s in SOURCE_WORDS if s in {m.source for m in members})
         entropy = tuple(s for s in sources if any(m.phi == "entropy" and m.source == s for m in members))
         calibrated = tuple(s for s in sources if any(m.phi == "calibrated" and m.source == s for m in members))
-        job = Job(corpus, "loc", sources, options, request.n, request.seed, entropy, calibrated)
-        result = _run(loaded, job, request, Pass(corpus_name, f"loc-{out_row}-{rule}"))
+        job = Job(corpus, query, sources, options, request.n, request.seed, entropy, calibrated)
+        result = _run(loaded, job, request, Pass(corpus_name, f"{query}-{out_row}-{rule}"))
         for method in members:
             found.append(_method_finding(loaded, job, result, method, corpus_name, request))
             write(found[-1], request.output / found[-1].name.replace("/", "-"))

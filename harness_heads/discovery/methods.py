@@ -47,6 +47,7 @@ class Method:
         frequency: top-K per sample of Omega = freq; ``None`` takes the set's own size (the masking budget).
         reconstructed: the formula is our reading of a text that does not give it.
         listed: whether paper B's tables list it.
+        corpus: corpus of its own, native use; strip corpora are named with their query (``cm-ord``).
         options: further named settings, for provenance.
     """
 
@@ -65,6 +66,7 @@ class Method:
     frequency: int | None = None
     reconstructed: bool = False
     listed: bool = False
+    corpus: str = "refcoco"
     options: Mapping[str, float | str] = field(default_factory=dict, hash=False)
 
     @property
@@ -106,6 +108,7 @@ METHODS: Mapping[str, Method] = {
             True,
             "Gandikota and Bau, Gaze Heads (2026), public code",
             "ordinal query; last prompt row; raw attention mass on the panel; no normalisation; ties by (layer, head)",
+            corpus="cm-ord",
         ),
         Method(
             "retrieval",
@@ -135,6 +138,7 @@ METHODS: Mapping[str, Method] = {
             "rows from the question to the end of the prompt; attention under the null query N/A is subtracted; region "
             "tokens below mean - 2 SD are dropped",
             listed=True,
+            corpus="co-ref",
         ),
         Method(
             "ocr",
@@ -194,6 +198,7 @@ METHODS: Mapping[str, Method] = {
             "question tokens to evidence with a signed, calibrated score; reported with the share of heads that hold "
             "half of the positive score mass",
             reconstructed=True,
+            corpus="co-ref",
         ),
         Method(
             "vrh",
@@ -292,6 +297,12 @@ EXTRA: Mapping[str, Method] = {
 """Representatives of the query sets, and their union."""
 
 ALL: Mapping[str, Method] = {**METHODS, **VARIANTS, **EXTRA}
+
+
+NATIVE: Mapping[str, str] = {"ord-last": "gaze", "ref-qspan": "qrhead", "ref-out": "vrh"}
+"""Paper A's native sets (Tables 2 and 21) and the methods that they stand for (reconstruction). A native set comes
+from the method's own prompt, region and aggregation; a setting such as ``co-ref-out`` changes single factors of one
+frame."""
 
 
 def method(name: str) -> Method:

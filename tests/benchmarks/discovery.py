@@ -3,9 +3,9 @@
     python tests/benchmarks/discovery.py [--output reports/benchmarks/discovery.json] [--repeats 5] [--eager]
 
 A Qwen3-VL with random weights (12 text layers of 16 heads) on one image of about 300 and about 3,300 tokens; rows of
-the last prompt token, a query span and an answer, as the settings read them. Variants run interleaved in one process, one
-thread; times are the process's CPU time, because a shared machine's wall clock measures its other users. Peak memory is
-measured in a process of its own for each variant, above the loaded model.
+the last prompt token, a query span and an answer, as the settings read them. Variants run interleaved in one process,
+one thread; times are the process's CPU time, because a shared machine's wall clock measures its other users. Peak
+memory is measured in a process of its own for each variant, above the loaded model.
 """
 
 from __future__ import annotations

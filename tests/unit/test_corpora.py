@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from harness_heads.discovery.corpora import box_corpus, strip_corpus
+from harness_heads.discovery.corpora import box_corpus, method_corpus, strip_corpus
 from harness_heads.discovery.corpora.digits import Digits
 from harness_heads.discovery.corpora.strips import PANELS
 from harness_heads.discovery.samples import CorruptImageError
@@ -229,6 +229,23 @@ def test_the_users_strips(tmp_path: Path) -> None:
     assert len(corpus.sample(0, "ord").asks) == 6
 
 
+def test_the_users_folders_of_six_pictures(tmp_path: Path) -> None:
+    for name in ("second", "first"):
+        (tmp_path / name).mkdir()
+        for i in range(1, 7):
+            (tmp_path / name / f"p{i}.png").write_bytes(png((64, 64)))
+    (tmp_path / "first" / "captions.txt").write_text("one\ntwo\nthree\nfour\nfive\nsix\n")
+    corpus = strip_corpus("us", 0, tmp_path)
+    assert len(corpus) == 2
+    assert corpus.sample(0, "ref").asks[5].phrase == "six"
+    assert corpus.sample(1, "ord").cluster == "second"
+    with pytest.raises(HarnessHeadsError, match="item 2: a referring query needs captions"):
+        corpus.sample(1, "ref")
+    (tmp_path / "first" / "p6.png").unlink()
+    with pytest.raises(HarnessHeadsError, match="item 1: a strip has 6 panels, this one has 5"):
+        strip_corpus("us", 0, tmp_path).sample(0, "ord")
+
+
 def test_the_users_boxes(tmp_path: Path) -> None:
     corpus = box_corpus("user", 0, PROMPT, write(tmp_path, BOXES))
     sample = corpus.sample(0, "loc")
@@ -282,3 +299,11 @@ def test_the_user_is_asked_for_a_file(tmp_path: Path) -> None:
         strip_corpus("us", 0)
     with pytest.raises(HarnessHeadsError, match="does not exist"):
         strip_corpus("us", 0, tmp_path / "absent.yaml")
+
+
+def test_methods_run_on_strips_by_their_query(tmp_path: Path) -> None:
+    corpus, query = method_corpus("dg-ord", 0, PROMPT)
+    assert (corpus.name, query) == ("digits", "ord")
+    assert method_corpus("digits", 0, PROMPT)[1] == "loc"
+    with pytest.raises(HarnessHeadsError, match="did you mean 'co-ref'"):
+        method_corpus("co-reff", 0, PROMPT)

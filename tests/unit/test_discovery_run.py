@@ -281,6 +281,10 @@ def test_all_methods_run_on_one_box_corpus(tmp_path: Path) -> None:
     assert set(np.unique(by_name["localization"].scores)) <= {0.0, 0.5, 1.0}
     assert by_name["qrhead"].scores.min() < 0 < by_name["qrhead"].scores.max()
     assert by_name["retrieval"].head_set.provenance["options"]["out_row"] == "predict"
+    strips = discover_methods(untrained(), [method("gaze")], "dg-ord", request(tmp_path, 2))[0]
+    setting = discover_settings(untrained(), [parse_setting("dg-ord-last")], request(tmp_path, 2))[0]
+    np.testing.assert_allclose(strips.scores, setting.scores)  # the native method and its setting
+    assert strips.head_set.name == "tiny-digits/gaze/dg-ord" != setting.head_set.name
     assert by_name["ocr"].head_set.provenance["options"]["region_rule"] == "overlap"
 
 

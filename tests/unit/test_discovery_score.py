@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness_heads.discovery.capture import Got, Want
+from harness_heads.discovery.capture import Got
 from harness_heads.discovery.entropy import elbow, localization_hits, spatial_entropy
 from harness_heads.discovery.measure import MEASURES, Plan, measure, measure_calibrated, plan_rows
 from harness_heads.discovery.score import (
@@ -24,8 +24,8 @@ from harness_heads.discovery.score import (
     top_per_layer,
 )
 from harness_heads.errors import HarnessHeadsError
-from harness_heads.heads import Geometry, Head
-from harness_heads.layouts import ImageTokens, PromptLayout, grid_cells
+from harness_heads.heads import Geometry, Head, HeadSet, ModelRef
+from harness_heads.layouts import ImageTokens, PromptLayout, grid_cells, no_cells
 from harness_heads.regions import Region
 
 HYBRID = Geometry((3, 0, 2))
@@ -105,6 +105,30 @@ def test_a_source_without_rows_and_a_region_without_tokens_are_named() -> None:
         )
 
 
+def test_a_region_that_selects_no_token_is_named() -> None:
+    """All tokens of the image are newlines, which cover nothing of it."""
+    bare = ImageTokens(torch.arange(3, 15), no_cells(12), (120, 40))
+    with pytest.raises(HarnessHeadsError, match="region 'panel 3': no image token lies in it"):
+        plan_rows(
+            PromptLayout(22, (bare,), (1, 20)),
+            torch.tensor([16]),
+            0,
+            (),
+            ("qsp",),
+            Region(((0.0, 0.0, 40.0, 40.0),)),
+            out_row="consume",
+            rule="centre",
+            rng=np.random.default_rng(0),
+            name="panel 3",
+        )
+
+
+def test_a_layer_without_softmax_heads_cannot_be_named() -> None:
+    with pytest.raises(HarnessHeadsError, match="layer 1 has no softmax attention heads"):
+        HeadSet("s", ModelRef("hybrid"), HYBRID, (Head(1, 0),))
+    assert {h.layer for h in top_heads(scores([1, 2, 3], [4, 5]), HYBRID, 5)} == {0, 2}
+
+
 def test_measures_are_means_over_the_sources_rows() -> None:
     made = plan(("last", "qsp"))
     rng = np.random.default_rng(1)
@@ -148,8 +172,6 @@ def test_calibration_subtracts_the_null_query_and_drops_weak_tokens() -> None:
     map_query[0, 0, [0, 1, 6, 7]] = torch.tensor([0.4, 0.3, 0.2, 0.1])  # tokens 3, 4, 9, 10: the region
     map_query[0, 0, 2] = 0.9  # outside of it
     map_null[0, 0, [0, 1, 6, 7]] = 0.05
-    want = Want(made.want.rows, made.want.regions)
-    del want
     got, null = (Got({}, torch.zeros(0), torch.zeros(0), {"in": m}) for m in (map_query, map_null))
     assert measure_calibrated(made, got, null, "in", image)[0, 0] == pytest.approx(0.8)
     wide = Plan(made.want, made.sources, image)

@@ -10,6 +10,9 @@ phrase and its boxes. Paths are relative to the file::
                                                   phrase: the red cup
                                                   boxes: [[10, 20, 110, 90]]
 
+A folder without ``corpus.yaml`` holds one strip a subfolder: six pictures in the order of their names and, for
+referring queries, ``captions.txt`` with six lines.
+
 Instead of a prompt, an item may bring its whole ``text``, in which its ``phrase`` occurs once; ``answer`` is optional.
 """
 
@@ -28,6 +31,7 @@ from harness_heads.errors import HarnessHeadsError, did_you_mean
 
 _TOP = ("kind", "items", "prompt", "wording")
 _STRIP = ("panels", "captions", "cluster")
+_PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _BOX = ("image", "phrase", "boxes", "text", "answer", "cluster")
 
 
@@ -43,6 +47,8 @@ def open_user(path: Path | None, prompt: str = "") -> Corpus:
     """
     if path is None:
         raise HarnessHeadsError("corpus user: give --data with your YAML file, or a folder that holds corpus.yaml")
+    if path.is_dir() and not (path / "corpus.yaml").exists():
+        return _strip_folders(path)
     file = path / "corpus.yaml" if path.is_dir() else path
     try:
         raw = file.read_bytes()
@@ -65,6 +71,21 @@ def open_user(path: Path | None, prompt: str = "") -> Corpus:
         wording = Wording(**{**vars(PHOTO_WORDING), **(value.get("wording") or {})})
         return _Strips(file, items, wording, notes)
     return _Boxes(file, items, str(value.get("prompt") or prompt), notes)
+
+
+def _strip_folders(path: Path) -> Corpus:
+    items = []
+    for folder in sorted(p for p in path.iterdir() if p.is_dir()):
+        pictures = sorted(p for p in folder.iterdir() if p.suffix.lower() in _PICTURES)
+        item: dict[str, Any] = {"panels": [str(p.relative_to(path)) for p in pictures], "cluster": folder.name}
+        captions = folder / "captions.txt"
+        if captions.exists():
+            item["captions"] = captions.read_text(encoding="utf-8").strip().splitlines()
+        items.append(item)
+    names = "\n".join(panel for item in items for panel in item["panels"])
+    digest = hashlib.sha256(names.encode()).hexdigest()[:16]
+    notes = {"corpus": "user", "folder": path.name, "file_names_sha256": digest, "kind": "strips"}
+    return _Strips(path / "strips", items, PHOTO_WORDING, notes)
 
 
 def _check_keys(value: Any, known: tuple[str, ...], what: str) -> None:
