@@ -171,7 +171,8 @@ def spec_problems(config: Mapping[str, Any]) -> list[str]:
             return problems
     if config.get("bad_images", "fail") not in ("fail", "skip"):
         problems.append(f"bad_images: {config['bad_images']!r} is neither fail nor skip")
-    problems += _unknown("probe key", config.get("probe", {}), PROBE_KEYS)
+    probe_faults = _unknown("probe key", config.get("probe", {}), PROBE_KEYS)
+    problems += probe_faults or _condition_problems(config.get("probe", {}))
     name = config.get("recipe")
     if name is None:
         return problems
@@ -192,6 +193,14 @@ def spec_problems(config: Mapping[str, Any]) -> list[str]:
     except HarnessHeadsError as error:
         problems.append(str(error))
     return problems
+
+
+def _condition_problems(probe: Mapping[str, Any]) -> list[str]:
+    try:
+        TaskSpec("", "", DataRef(""), {}, 1, 0, probe=probe).condition(probe.get("op", "mask"), "image")
+    except (HarnessHeadsError, TypeError) as error:
+        return [f"probe: {error}"]
+    return []
 
 
 def _unknown(what: str, given: Mapping[str, Any], known: Any) -> list[str]:

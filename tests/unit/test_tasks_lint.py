@@ -1,0 +1,186 @@
+"""lint-task: every fault of a YAML is found and named; every shipped YAML is sound."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+import yaml
+from PIL import Image
+
+from harness_heads.cli import lint_task, tasks_path
+from harness_heads.tasks.lint import MAX_LINES, read_yaml
+from harness_heads.tasks.recipes import RECIPES
+
+TASKS = Path(__file__).resolve().parents[2] / "tasks"
+YAMLS = sorted(TASKS.rglob("*.yaml"))
+SOUND = (TASKS / "digits" / "ncs_digits.yaml").read_text(encoding="utf-8")
+NAMES = {
+    "ncs_imagenet cers_imagenet ncs_grid_imagenet cers_imagenet_audited ncs_grid_imagenet_audited",
+    "ncs_digits cers_digits ncs_grid_digits ncs_strip_digits ncs_strip_comics",
+    "grounding_refcoco grounding_refcoco_plus grounding_refcoco_g grounding_toloka grounding_refspatial",
+    "vqa_vaw vqa_spatial457 vqa_spatialrgpt vqa_cvbench vqa_mmstar vqa_countbenchqa vqa_mathvista",
+}
+
+
+def problems(text: str, tmp_path: Path, **replaced: str) -> str:
+    for old, new in replaced.items():
+        text = text.replace(old, new)
+    path = tmp_path / "t.yaml"
+    path.write_text(text, encoding="utf-8")
+    return "; ".join(read_yaml(path).problems)
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=lambda p: p.stem)
+def test_shipped_yamls_are_sound_and_named_after_their_task(path):
+    linted = read_yaml(path)
+    assert linted.problems == ()
+    assert linted.config is not None
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+    if not linted.is_group:
+        assert linted.config["task"] == path.stem
+
+
+def test_every_task_of_the_papers_is_there():
+    tasks = {path.stem for path in YAMLS}
+    assert {name for names in NAMES for name in names.split()} <= tasks
+    for group, count in (("pointing", 14), ("ood_cers", 8), ("ood_ncs", 8), ("ood", 16), ("grounding", 5), ("vqa", 7)):
+        config = yaml.safe_load((next(TASKS.rglob(f"{group}.yaml"))).read_text(encoding="utf-8"))
+        assert len(config["task"]) == count == len(set(config["task"]))
+        assert set(config["task"]) <= tasks
+
+
+def test_seeds_differ_between_tasks_that_share_data():
+    seeds: dict[tuple[str, int], list[str]] = {}
+    for path in YAMLS:
+        linted = read_yaml(path)
+        if linted.config is not None and not linted.is_group:
+            key = (str(linted.config["data"]), linted.config["seed"])
+            seeds.setdefault(key, []).append(path.stem)
+    shared = [names for names in seeds.values() if len(names) > 1]
+    # both halves of an audit, and variants of one grounding task, are meant to be the same items
+    assert all(len({n.split("_")[0] for n in names}) == 1 or "audited" in names[0] for names in shared)
+
+
+def test_a_sound_yaml_has_no_problem(tmp_path):
+    assert problems(SOUND, tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("seed:", "sed:", "unknown key 'sed'; did you mean 'seed'?"),
+        ("seed:", "n: 3\nseed:", "key 'n' is written twice (first on line 7)"),
+        ("n: 200", "n: many", "n: 'many' is no whole number >= 1"),
+        ("n: 200", "n: true", "n: True is no whole number"),
+        ("split:", "spilt:", "unknown data key 'spilt'; did you mean 'split'?"),
+        (
+            "mcq_matched_mismatched",
+            "mcq_matched",
+            "unknown recipe 'mcq_matched'; did you mean 'mcq_matched_mismatched'?",
+        ),
+        ("image: image, ", "", "columns.image is missing: the image"),
+        ("image: image", "imgae: image", "unknown column role 'imgae'; did you mean 'image'?"),
+        ("text_question:", "text_qestion:", "unknown option 'text_qestion'; did you mean 'text_question'?"),
+        ("n: 200", "probe: {op: maks}\nn: 200", "unknown op 'maks'; did you mean 'mask'?"),
+        ("n: 200", "probe: {bta: 1}\nn: 200", "unknown probe key 'bta'; did you mean 'beta'?"),
+        ("n: 200", "bad_images: ignore\nn: 200", "bad_images: 'ignore' is neither fail nor skip"),
+        ("task.HeadTask", "task.HeadTsk", "!function harness_heads.tasks.task.HeadTsk cannot be imported"),
+        ("class: !function harness_heads.tasks.task.HeadTask\n", "", "key 'class' is missing"),
+        ("class: !function", "class: !python/name:os.system", "could not determine a constructor"),
+        ("recipe:", "\trecipe:", "tab"),
+        ("columns: {", "columns: [", "line 5"),
+        ("data: {path: harness-heads/digits, split: evaluate}", "data: digits", "data is a mapping"),
+    ],
+)
+def test_faults_are_named(old, new, says, tmp_path):
+    assert old in SOUND
+    assert says in problems(SOUND, tmp_path, **{old: new})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("", "is empty"), ("- a\n- b\n", "is a list"), ("just words\n", "is a str")]
+)
+def test_files_that_would_break_every_task(text, says, tmp_path):
+    assert says in problems(text, tmp_path)
+
+
+def test_a_file_of_many_lines_is_too_long(tmp_path):
+    assert "a task fits in 25" in problems(SOUND + "# more\n" * 30, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "lines", "says"),
+    [
+        ("grid_2x2", "", "options.named_question is missing"),
+        ("grid_2x2", 'probe: {op: ablate}\noptions: {named_question: "{cell}?"}', "ablation knows no cells"),
+        ("grid_2x2", 'probe: {op: mask}\noptions: {named_question: "{cell}?"}', "leave question out"),
+        ("grid_2x2", 'options: {named_question: "{cell}?", fit: stretch}', "unknown value 'stretch'"),
+        ("grid_2x2", 'options: {named_question: "{cell}?", cell: big}', "'big' is no whole number"),
+        ("grid_2x2", 'options: {named_question: "{cell}?", audited: 1}', "1 is no yes or no"),
+        ("plain_mcq", "probe: {op: steer}", "no cells to steer to"),
+        ("strip", 'columns: {image: i}\noptions: {named_question: "{cell}?"}', "a strip needs image and label"),
+    ],
+)
+def test_rules_over_several_keys(recipe, lines, says, tmp_path):
+    columns = "" if "columns" in lines else "columns: {image: image, label: label}\n"
+    if recipe == "plain_mcq":
+        columns = "columns: {image: image, answer: label}\n"
+    text = (
+        "task: t\nclass: !function harness_heads.tasks.task.HeadTask\ndata: {path: harness-heads/digits}\n"
+        f"recipe: {recipe}\nquestion: Which?\nn: 4\nseed: 1\n{columns}{lines}\n"
+    )
+    assert says in problems(text, tmp_path)
+
+
+def run(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    subparsers = parser.add_subparsers()
+    lint_task.add_parser(subparsers)
+    tasks_path.add_parser(subparsers)
+    arguments = parser.parse_args(words)
+    status: int = arguments.run(arguments)
+    return status
+
+
+def test_command_draws_a_contact_sheet(tmp_path, capsys):
+    assert run("lint-task", str(TASKS / "digits" / "cers_digits.yaml"), "--output", str(tmp_path), "--items", "2") == 0
+    assert "sound, 100 items" in capsys.readouterr().out
+    sheet = Image.open(tmp_path / "cers_digits.png").convert("RGB")
+    colours = {colour for _, colour in sheet.getcolors(1 << 24) or []}
+    assert {(10, 143, 60), (217, 72, 15)} <= colours  # both regions are framed
+    assert sheet.width > 700 and sheet.height > 500
+
+
+def test_command_fails_on_faults_and_missing_data(tmp_path, capsys):
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(SOUND.replace("seed:", "sed:"), encoding="utf-8")
+    assert run("lint-task", str(bad)) == 1
+    assert "did you mean 'seed'" in capsys.readouterr().out
+    bad.write_text(SOUND.replace("split: evaluate", "split: evaluat"), encoding="utf-8")
+    assert run("lint-task", str(bad), "--output", str(tmp_path)) == 1
+    assert "unknown split 'evaluat'" in capsys.readouterr().out
+    bad.write_text(SOUND.replace("label: label", "label: lable"), encoding="utf-8")
+    assert run("lint-task", str(bad), "--output", str(tmp_path)) == 1
+    assert "no column 'lable'; did you mean 'label'" in capsys.readouterr().out
+    assert run("lint-task", str(bad), "--no-data") == 0
+
+
+def test_command_checks_the_members_of_groups(tmp_path, capsys):
+    (tmp_path / "a.yaml").write_text(SOUND.replace("task: ncs_digits", "task: mine"), encoding="utf-8")
+    (tmp_path / "g.yaml").write_text("group: g\ntask: [mine, minn]\n", encoding="utf-8")
+    assert run("lint-task", str(tmp_path), "--no-data") == 1
+    assert "unknown task 'minn'; did you mean 'mine'" in capsys.readouterr().out
+
+
+def test_tasks_path_is_the_folder_of_the_yamls(capsys):
+    assert run("tasks-path") == 0
+    assert Path(capsys.readouterr().out.strip()) == TASKS
+
+
+def test_every_recipe_option_has_a_default_that_fits_it():
+    for recipe in RECIPES.values():
+        for name, option in recipe.options.items():
+            assert option.problems(name, option.default) == []
+            assert option.help
