@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from harness_heads.verify import Proof
 
 NONE = "none"
-CPU_CHUNK, GPU_CHUNK = 8, 32  # head sets run together; on a CPU the scores should stay near the cache
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Engine:
         model: a transformers vision-language model of a supported family, in evaluation mode.
         processor: the host's processor or tokenizer.
         verify: prove the intervention on the first prompt before anything is scored.
-        chunk: head sets run together; bounds memory. Default: 8 on a CPU, 32 on a GPU.
+        chunk: head sets run together; bounds memory. By default as many as make 1,280 rows on a CPU, 16,384 on a GPU.
         mode: ``batch`` runs all rows of every set; ``replay`` only rows that can differ; ``auto`` replays where the
             family allows it.
     """
@@ -77,9 +76,8 @@ class Engine:
         self.geometry = self.family.geometry(model)
         self.kernel = kernel_name(model, self.family)
         self.verify = verify
-        self.chunk = chunk or (GPU_CHUNK if model.device.type == "cuda" else CPU_CHUNK)
         self.proof: Proof | None = None
-        self._runner = Runner(self.model, self.family, self.chunk, mode)
+        self._runner = Runner(self.model, self.family, chunk, mode)
         refuse_unsupported(model, self.family)
 
     def layout(self, inputs: Mapping[str, Any], image_sizes: Sequence[tuple[int, int]]) -> PromptLayout:

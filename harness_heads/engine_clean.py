@@ -30,6 +30,7 @@ class Clean:
     Attributes:
         logits: of the final row; (V,), in the model's dtype.
         record: attention masses, and keys and values where they were asked for.
+        length: tokens of the prompt, T.
         decoder_kwargs: what the text decoder was called with (embeddings with the image features in place).
         calls: per layer, its arguments.  inputs: input (1, T, d) of the layers where sets may join.
         unlinked: layers whose input is not the output of the layer before them.
@@ -37,6 +38,7 @@ class Clean:
 
     logits: Tensor
     record: Record
+    length: int
     decoder_kwargs: dict[str, Any]
     calls: dict[int, LayerCall] = field(default_factory=dict)
     inputs: dict[int, Tensor] = field(default_factory=dict)
@@ -52,7 +54,7 @@ def clean_pass(
         joins: layers whose inputs are kept; from the first of them on the layers' arguments are kept too.
     """
     decoder = family.decoder(model)
-    clean = Clean(torch.empty(0), record, {})
+    clean = Clean(torch.empty(0), record, inputs["input_ids"].shape[1], {})
 
     def on_decoder(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if args:

@@ -20,6 +20,7 @@ from harness_heads.heads import Head
 from harness_heads.interventions import Action
 
 Mode = Literal["auto", "batch", "replay"]
+CPU_ROWS, GPU_ROWS = 1280, 16384  # rows that run together by default: near the caches, or enough to fill a GPU
 Heads = tuple[Head, ...]
 
 
@@ -28,13 +29,13 @@ class Runner:
     """Runs head sets under actions on one prompt.
 
     Attributes:
-        chunk: head sets that run together.
+        chunk: head sets that run together; ``None`` lets the number of rows decide.
         mode: ``replay`` raises where a model's layers cannot be replayed, ``auto`` runs plain batches there.
     """
 
     model: nn.Module
     family: Family
-    chunk: int
+    chunk: int | None
     mode: Mode
 
     def record(self, inputs: Mapping[str, Any], sets: Sequence[Heads], actions: Sequence[Action]) -> Clean:
@@ -64,6 +65,11 @@ class Runner:
                     raise
         return self._all_rows(clean, sets, actions), "batch"
 
+    def _together(self, rows: int) -> int:
+        """How many sets of ``rows`` rows run together."""
+        on_gpu = next(self.model.parameters()).device.type != "cpu"
+        return self.chunk or max(1, (GPU_ROWS if on_gpu else CPU_ROWS) // rows)
+
     def _grouped(self, clean: Clean, sets: Sequence[Heads], actions: Mapping[str, Action]) -> dict[str, Outcome]:
         starts: dict[int, dict[str, Action]] = {}
         for name, action in actions.items():
@@ -73,8 +79,8 @@ class Runner:
             jobs, rows = _jobs(sets, group)
             jobs_in_order = sorted(range(len(jobs)), key=lambda i: jobs[i].join)
             parts: list[Outcome] = []
-            for part in _even_chunks(jobs_in_order, self.chunk):
-                length = next(iter(group.values())).length
+            length = next(iter(group.values())).length
+            for part in _even_chunks(jobs_in_order, self._together(length - first_row)):
                 chosen = [jobs[i] for i in part]
                 parts.append(run_replay(self.model, self.family, clean, chosen, first_row, length))
             back = torch.tensor(jobs_in_order, device=parts[0].logits.device).argsort()
@@ -86,7 +92,7 @@ class Runner:
         targets = [job.target for job in jobs]
         parts = [
             run_batch(self.model, self.family, clean.decoder_kwargs, [targets[i] for i in part])
-            for part in _even_chunks(list(range(len(targets))), self.chunk)
+            for part in _even_chunks(list(range(len(targets))), self._together(clean.length))
         ]
         back = torch.arange(len(jobs), device=parts[0].logits.device)
         return _distribute(_concatenated(parts), rows, back)
