@@ -38,7 +38,7 @@ class DataRef:
     """Where the rows come from.
 
     Attributes:
-        path: ``owner/name`` of the data set, or an absolute path.
+        path: ``owner/name`` of the data set, or a path that starts with ``/`` or ``./`` (from where the run starts).
         split: split to read; ``None`` where the data has one only.
         revision: commit of the hub's repository, so that items stay the same.
         files: parquet, CSV or JSON files of the repository that hold the split (wildcards allowed).
