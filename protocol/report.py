@@ -59,9 +59,8 @@ def write_report(evidence: Evidence, out: Path, resamples: int = RESAMPLES) -> R
             os.replace(part, path)
     except OSError as error:
         for part in parts:
-            # the folder itself may be what cannot be written
-            if os.access(part.parent, os.W_OK):
-                part.unlink(missing_ok=True)
+            if part.is_file():
+                part.unlink()
         raise HarnessHeadsError(f"report folder {out} cannot be written: {error.strerror}") from error
     return paths
 
