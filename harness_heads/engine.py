@@ -77,6 +77,7 @@ class Engine:
         self.kernel = kernel_name(model, self.family)
         self.verify = verify
         self.proof: Proof | None = None
+        self.chunk = chunk or (32 if model.device.type != "cpu" else 8)  # sets that callers generate together
         self._runner = Runner(self.model, self.family, chunk, mode)
         refuse_unsupported(model, self.family)
 
