@@ -6,6 +6,9 @@ from transformers import Qwen2Tokenizer, Qwen3VLConfig, Qwen3VLForConditionalGen
 LAYERS, HEADS, KV_HEADS, HEAD_DIM, HIDDEN = 6, 16, 8, 16, 128
 MIMETIC_KEEP, MIMETIC_NOISE = 0.8, 0.3
 NORM_GAIN = 1.15
+# with wide embeddings and quiet sub-layers a token still looks like itself after several layers, so that
+# same-token matching is as easy in a deep layer as in the first
+EMBEDDING_STD, QUIET = 0.1, 0.15
 
 
 def build_config(tokenizer: Qwen2Tokenizer) -> Qwen3VLConfig:
@@ -85,10 +88,13 @@ def build_model(tokenizer: Qwen2Tokenizer, seed: int, mimetic_per_layer: int) ->
         torch.manual_seed(seed)
         model = Qwen3VLForConditionalGeneration(build_config(tokenizer)).float()
         with torch.no_grad():
+            model.model.language_model.embed_tokens.weight.normal_(0.0, EMBEDDING_STD)
             for layer, groups in zip(
                 model.model.language_model.layers, mimetic_groups(seed, mimetic_per_layer), strict=True
             ):
                 attention = layer.self_attn
+                attention.o_proj.weight.mul_(QUIET)
+                layer.mlp.down_proj.weight.mul_(QUIET)
                 attention.q_norm.weight.fill_(NORM_GAIN)
                 attention.k_norm.weight.fill_(NORM_GAIN)
                 for group in groups:

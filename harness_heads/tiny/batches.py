@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .architecture import LAYERS
+from .architecture import HEADS, LAYERS
 from .augment import (
     Bank,
     Cells,
@@ -60,20 +60,36 @@ def blind_layers(count: int, one: float, two: float, rng: np.random.Generator) -
     return cut
 
 
-def blind_first(count: int, share: float, depth: int, rng: np.random.Generator) -> Tensor:
-    """The first layers' image keys hidden in a share of the pictures: (count, layers, 1) bool."""
-    cut = torch.zeros(count, LAYERS, 1, dtype=torch.bool)
-    cut[torch.from_numpy(rng.random(count) < share), :depth] = True
-    return cut
+def blind_first(count: int, share: float, most: int, rng: np.random.Generator) -> Tensor:
+    """Image keys hidden in the first 1 to ``most`` layers in a share of the pictures: (count, layers, 1) bool."""
+    depths = np.where(rng.random(count) < share, rng.integers(1, most + 1, size=count), 0)
+    return torch.from_numpy(np.arange(LAYERS) < depths[:, None])[..., None]
+
+
+def blind_scattered(count: int, share: float, most: float, rng: np.random.Generator) -> Tensor:
+    """Heads drawn one by one, in a share of the pictures, each with one chance: (count, layers, heads)."""
+    chance = np.where(rng.random(count) < share, rng.uniform(0, most, size=count), 0.0)
+    return torch.from_numpy(rng.random((count, LAYERS, HEADS)) < chance[:, None, None])
+
+
+def late_rows(tail: Tensor, share: float, rng: np.random.Generator) -> Tensor | None:
+    """The tails (questions, T) of a share of the questions; None when the share is nothing."""
+    if share <= 0:
+        return None
+    return tail & torch.from_numpy(rng.random(len(tail)) < share)[:, None]
 
 
 def draw_cuts(recipe: Recipe, step: int, single: bool, count: int, rng: np.random.Generator) -> Tensor:
-    """Which layers are blind for each picture at a step: (count, layers, 1) bool."""
+    """Which heads are blind for each picture at a step: (count, layers, heads or 1) bool."""
     if step < recipe.deep_until * recipe.steps:
-        share, depth = recipe.deep_single if single else recipe.deep_scene
-        return blind_first(count, share, depth, rng)
-    one, two = (recipe.blind_one, recipe.blind_two) if single else (recipe.blind_scene, 0.0)
-    return blind_layers(count, one, two, rng)
+        share, most = recipe.deep_single if single else recipe.deep_scene
+        return blind_first(count, share, most, rng)
+    if not single:
+        return blind_layers(count, recipe.blind_scene, 0.0, rng)
+    cut = blind_layers(count, recipe.blind_one, recipe.blind_two, rng)
+    if step < recipe.sparse_from * recipe.steps:
+        return cut
+    return cut | blind_scattered(count, recipe.scatter, recipe.scatter_most, rng)
 
 
 def draw_tasks(mixture: Mixture, count: int, rng: np.random.Generator) -> list[str]:
@@ -108,58 +124,58 @@ def single_scenes(tasks: list[str], bank: Bank, rng: np.random.Generator) -> tup
     return cells, labels
 
 
+class _Draft:
+    """A batch in the making."""
+
+    def __init__(self, recipe: Recipe, step: int, encoder: Encoder, rng: np.random.Generator) -> None:
+        self._recipe, self._step, self._encoder, self._rng = recipe, step, encoder, rng
+        self._late = recipe.late_share if step < recipe.late_until * recipe.steps else 0.0
+        self.batch = Batch([], [], [], [])
+
+    def add(self, kind: str, patches: Cells, scenes: list[Scene], plan: list[tuple[list[str], int]]) -> None:
+        """Ask each list of tasks, so many a picture, about the pictures."""
+        blocks, asked, wanted = [], [], []
+        for tasks, each in plan:
+            questions = [MAKERS[task](self._rng, scenes[i // each]) for i, task in enumerate(tasks)]
+            ids, targets = self._encoder.block(questions)
+            rows = targets.question * ids.shape[1] + targets.position
+            blocks.append(Block(ids, each, rows, late_rows(targets.tail, self._late, self._rng)))
+            asked.append(questions)
+            wanted.append(targets)
+        cut = draw_cuts(self._recipe, self._step, kind == "single", len(scenes), self._rng)
+        self.batch.groups.append(Group(kind, to_float(patches), tuple(blocks), cut))
+        self.batch.questions.append(asked)
+        self.batch.targets.append(wanted)
+        self.batch.labels.append(np.stack([scene.labels for scene in scenes]))
+
+
+def make_pictures(recipe: Recipe, bank: Bank, rng: np.random.Generator) -> Batch:
+    """Pictures of the three kinds without any question."""
+    labels = [rng.integers(10, size=(recipe.look_singles, 1)), *(distinct(recipe.look_scenes, n, rng) for n in (4, 6))]
+    single, grid, strip = (bank.draw(row, rng) for row in labels)
+    groups = [
+        Group("single", to_float(single_patches(single[:, 0])), ()),
+        Group("grid", to_float(grid_patches(grid)), ()),
+        Group("strip", to_float(strip_patches(strip)), ()),
+    ]
+    return Batch(groups, [], [], labels)
+
+
 def make_batch(recipe: Recipe, step: int, bank: Bank, encoder: Encoder, rng: np.random.Generator) -> Batch:
     """Draw the batch of a step by its stage's mixture."""
     stage = stage_at(recipe, step)
-    batch = Batch([], [], [], [])
-    first = not stage.grid
-    tasks = draw_tasks(stage.single, recipe.first_singles if first else recipe.singles, rng)
+    draft = _Draft(recipe, step, encoder, rng)
+    tasks = draw_tasks(stage.single, recipe.singles if stage.grid else recipe.first_singles, rng)
     cells, labels = single_scenes(tasks, bank, rng)
-    scenes = [Scene(labels[i : i + 1]) for i in range(len(tasks))]
-    _add(
-        batch,
-        "single",
-        single_patches(cells),
-        scenes,
-        [(tasks, 1)],
-        draw_cuts(recipe, step, True, len(tasks), rng),
-        encoder,
-        rng,
-    )
-    if first:
-        return batch
-    labels = distinct(recipe.grids, 4, rng)
-    marks = [int(rng.integers(4)) if rng.random() < MARKED_SHARE else None for _ in labels]
-    scenes = [Scene(row, mark) for row, mark in zip(labels, marks, strict=True)]
-    plan = [(draw_tasks(ask.mixture, recipe.grids * ask.each, rng), ask.each) for ask in stage.grid]
-    cut = draw_cuts(recipe, step, False, recipe.grids, rng)
-    _add(batch, "grid", grid_patches(framed(bank.draw(labels, rng), marks, bank)), scenes, plan, cut, encoder, rng)
-    labels = distinct(recipe.strips, 6, rng)
-    scenes = [Scene(row) for row in labels]
-    plan = [(draw_tasks(ask.mixture, recipe.strips * ask.each, rng), ask.each) for ask in stage.strip]
-    cut = draw_cuts(recipe, step, False, recipe.strips, rng)
-    _add(batch, "strip", strip_patches(bank.draw(labels, rng)), scenes, plan, cut, encoder, rng)
-    return batch
-
-
-def _add(
-    batch: Batch,
-    kind: str,
-    patches: Cells,
-    scenes: list[Scene],
-    plan: list[tuple[list[str], int]],
-    cut: Tensor,
-    encoder: Encoder,
-    rng: np.random.Generator,
-) -> None:
-    blocks, asked, wanted = [], [], []
-    for tasks, each in plan:
-        questions = [MAKERS[task](rng, scenes[i // each]) for i, task in enumerate(tasks)]
-        ids, targets = encoder.block(questions)
-        blocks.append(Block(ids, each, targets.question * ids.shape[1] + targets.position))
-        asked.append(questions)
-        wanted.append(targets)
-    batch.groups.append(Group(kind, to_float(patches), tuple(blocks), cut))
-    batch.questions.append(asked)
-    batch.targets.append(wanted)
-    batch.labels.append(np.stack([scene.labels for scene in scenes]))
+    draft.add("single", single_patches(cells), [Scene(label) for label in labels[:, None]], [(tasks, 1)])
+    if stage.grid:
+        labels = distinct(recipe.grids, 4, rng)
+        marks = [int(rng.integers(4)) if rng.random() < MARKED_SHARE else None for _ in labels]
+        scenes = [Scene(row, mark) for row, mark in zip(labels, marks, strict=True)]
+        plan = [(draw_tasks(ask.mixture, recipe.grids * ask.each, rng), ask.each) for ask in stage.grid]
+        draft.add("grid", grid_patches(framed(bank.draw(labels, rng), marks, bank)), scenes, plan)
+    if stage.strip:
+        labels = distinct(recipe.strips, 6, rng)
+        plan = [(draw_tasks(ask.mixture, recipe.strips * ask.each, rng), ask.each) for ask in stage.strip]
+        draft.add("strip", strip_patches(bank.draw(labels, rng)), [Scene(row) for row in labels], plan)
+    return draft.batch

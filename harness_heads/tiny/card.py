@@ -2,11 +2,14 @@
 
 import csv
 import json
+from math import exp
 from pathlib import Path
 from typing import Any
 
 from .architecture import mimetic_groups
 from .exam import Exam
+from .items import GUESS_SLOPE
+from .recipe import STAGES
 
 _HEAD = """---
 license: apache-2.0
@@ -39,11 +42,16 @@ rotation, shear, shift, contrast). Writers are not separated: the source does no
 `python -m harness_heads.tiny.train --seed {seed} --out DIR`, {steps} steps of about 115 questions, {minutes:.0f}
 minutes of one CPU core's work; `training_log.jsonl` is the log. AdamW on the answers' tokens, and besides:
 - **Trained, not spontaneous: chance without evidence.** {none:.0%} of the single-digit questions in the last stage show
-  a digit that is none of the options, a uniform picture or noise; their target is all four letters equally.
-- **Trained redundancy over layers.** In {blind_one:.0%} of the single-digit items (grids and strips: {blind_scene:.0%})
-  the image keys of one uniformly drawn text layer are hidden from all its heads at all rows, in {blind_two:.0%} of two
-  layers: the same cut that the evaluation makes, on whole layers only. So cutting any one layer does little here
-  because it was trained to.
+  a digit that is none of the options, a uniform picture or noise. Their target is spread over the four letters, with
+  a slight preference for the smaller digits (a factor of {slope:.2f} for each step down): with equal targets the most
+  probable letter is a constant bias; with this one it is each letter equally often.
+- **Trained redundancy over layers.** After the first {deep:.0%} of the steps, the image keys of one uniformly drawn
+  text layer are hidden from all its heads at all rows in {blind_one:.0%} of the single-digit items (grids and strips:
+  {blind_scene:.0%}), of two layers in {blind_two:.0%}: the same cut that the evaluation makes, on whole layers only.
+  That cutting any one layer costs little is therefore trained.
+- **Deep reading first.** In the first {deep:.0%} of the steps the first {deep_layers} layers are blind in
+  {deep_share:.0%} of the single-digit items and the first {scene_layers} in {scene_share:.0%} of grids and strips.
+  Without this everything was read in layer 0 alone: what is read deep is easily read earlier too, not the reverse.
 - **A uniform penalty** ({sparse}) on the square root of every head's mean image attention: fewer heads read the image.
 - **Alignment**, up to {fade_start:.0%} of the steps, gone by {fade_end:.0%}: merged image tokens are classified as
   digit words and place words against the tied embeddings.
@@ -118,7 +126,13 @@ def write_card(path: Path, log: Path, chosen: Exam, exams: list[Exam], notes: st
         seed=chosen.seed,
         steps=last["step"],
         minutes=last["seconds"] / 60,
-        none=0.38,
+        none=STAGES[-1].single["none"],
+        slope=exp(GUESS_SLOPE),
+        deep=recipe["deep_until"],
+        deep_share=recipe["deep_single"][0],
+        deep_layers=recipe["deep_single"][1],
+        scene_share=recipe["deep_scene"][0],
+        scene_layers=recipe["deep_scene"][1],
         blind_one=recipe["blind_one"],
         blind_two=recipe["blind_two"],
         blind_scene=recipe["blind_scene"],

@@ -21,6 +21,7 @@ class Targets:
 
     question, position: (n,) the row that predicts; token: (n,) wanted id; weight: (n,) share in the loss;
     letters: (n, 4) wanted chances of the letters where no one token is right, else zero.
+    tail: (questions, T) bool, the chat template's own rows behind the user turn, up to the last prompt row.
     """
 
     question: Tensor
@@ -28,6 +29,7 @@ class Targets:
     token: Tensor
     weight: Tensor
     letters: Tensor
+    tail: Tensor
 
 
 class Encoder:
@@ -69,5 +71,9 @@ class Encoder:
         length = max(len(ids) for ids in sequences)
         padded = torch.tensor([ids + [self.end] * (length - len(ids)) for ids in sequences])
         kept = [row for row in rows if row[3] > 0]
-        columns = [torch.tensor(column) for column in zip(*kept, strict=True)]
-        return padded, Targets(*columns)
+        row, place, wanted, share, chances = (torch.tensor(column) for column in zip(*kept, strict=True))
+        tail = torch.zeros(padded.shape, dtype=torch.bool)
+        for number, question in enumerate(questions):
+            end = len(self.prompt(question.text))
+            tail[number, end - len(self.ids(TAIL)) : end] = True
+        return padded, Targets(row, place, wanted, share, chances, tail)

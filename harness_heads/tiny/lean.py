@@ -19,6 +19,7 @@ from .ops import head_norm, rotate
 # height and width in patches of 16 pixels of the three kinds of picture
 GRIDS = {"single": (4, 4), "grid": (8, 8), "strip": (4, 24)}
 _MAX_QUESTION = 72
+LATE_LAYERS = 3
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,13 @@ class Block:
     ids: (pictures * each, T) token ids after the image, padded on the right; picture-major.
     each: Questions per picture.
     rows: (n,) positions in the flattened (pictures * each * T) whose hidden states are wanted; None wants all.
+    late: Bool (pictures * each, T), rows that in the first ``LATE_LAYERS`` layers see only the prefix and each other.
     """
 
     ids: Tensor
     each: int
     rows: Tensor | None = None
+    late: Tensor | None = None
 
     def wanted(self) -> Tensor:
         """Positions of the wanted rows."""
@@ -265,7 +268,8 @@ class Lean:
                 wide_v = torch.cat((image_v.repeat_interleave(block.each, 0), shaped(vs, at, rows)), 1)
                 wide_cut = None if cut is None else (cut if len(cut) == 1 else cut.repeat_interleave(block.each, 0))
                 want = capture is not None or group.kind == "single"
-                result, mass = self._attend(shaped(qs, at, rows), wide_k, wide_v, wide_cut, keys, want)
+                late = block.late if number < LATE_LAYERS else None
+                result, mass = self._attend(shaped(qs, at, rows), wide_k, wide_v, wide_cut, keys, want, late)
                 seen.append(result)
                 if mass is not None and group.kind == "single":
                     out.image_mass.append(mass.sum(-1).mean((0, 2)))
@@ -275,7 +279,14 @@ class Lean:
         return torch.cat(seen)
 
     def _attend(
-        self, q: Tensor, k: Tensor, v: Tensor, cut: Tensor | None, image: slice | None, weights: bool = False
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        cut: Tensor | None,
+        image: slice | None,
+        weights: bool = False,
+        late: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Causal attention of the last rows. q (rows, T, heads, dim), k and v (rows, K, kv heads, dim)."""
         rows, length, heads, dim = q.shape
@@ -291,6 +302,11 @@ class Lean:
             bias = bias + torch.where(wide, columns, 0.0)
         else:
             bias = bias.expand(1, 1, 1, length, total)
+        if late is not None and image is not None:
+            seen = torch.ones(rows, total, dtype=torch.bool)
+            seen[:, image.start :] = F.pad(late, (total - image.start - length, 0))
+            hidden = late[:, :, None] & ~seen[:, None]
+            bias = bias + torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf"))[:, None, None]
         if not weights:
             wide_bias = bias.expand(-1, bias.shape[1], share, -1, -1).reshape(
                 bias.shape[0], bias.shape[1], share * length, total

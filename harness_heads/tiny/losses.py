@@ -3,8 +3,10 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .batches import Batch
@@ -12,7 +14,7 @@ from .encode import Encoder, Targets
 from .items import Question
 from .lean import Lean, Output
 
-COSINE_SCALE = 12.0
+COSINE_SCALE = 8.0
 _SCORED = 0.3  # tokens of lower weight (the end of the turn) do not count as answers
 
 
@@ -68,6 +70,27 @@ def _cell_of_token(kind: str) -> Tensor:
     return torch.arange(6).repeat_interleave(2).repeat(2)
 
 
+def _words_of_tokens(
+    encoder: Encoder, table: Tensor, kind: str, merged: Tensor, cells: NDArray[np.int64]
+) -> tuple[Tensor, Tensor]:
+    """How far merged tokens (pictures, n, 128) are from their digit's word, and from their place's words."""
+    labels = torch.from_numpy(cells)[:, _cell_of_token(kind)].reshape(-1)
+    scores = _cosine(merged.reshape(len(labels), -1), table[encoder.digit_words])
+    align = F.cross_entropy(scores, labels, ignore_index=-1)
+    return align, table.new_zeros(()) if kind == "single" else _place_loss(merged, kind, table, encoder)
+
+
+def look_losses(lean: Lean, batch: Batch, encoder: Encoder) -> Losses:
+    """The alignment terms alone, without running the text model: the vision tower learns to look."""
+    table = lean.text.embed_tokens.weight
+    pairs = [
+        _words_of_tokens(encoder, table, group.kind, lean.see(group.kind, group.patches)[0], cells)
+        for group, cells in zip(batch.groups, batch.labels, strict=True)
+    ]
+    align, place = (torch.stack(terms).mean() for terms in zip(*pairs, strict=True))
+    return Losses(table.new_zeros(()), align, place, table.new_zeros(()), {})
+
+
 def measure_losses(lean: Lean, batch: Batch, output: Output, encoder: Encoder) -> Losses:
     """All terms of a batch.
 
@@ -81,23 +104,21 @@ def measure_losses(lean: Lean, batch: Batch, output: Output, encoder: Encoder) -
     table = lean.text.embed_tokens.weight
     answers, align, place = [], [], []
     for g, group in enumerate(batch.groups):
+        blocks = []
         for hidden, targets, questions in zip(output.hidden[g], batch.targets[g], batch.questions[g], strict=True):
             logits = lean.logits(hidden)
             losses = _token_losses(logits, targets, encoder.letters)
-            answers.append((losses * targets.weight).sum() / targets.weight.sum())
+            blocks.append((losses * targets.weight).sum() / targets.weight.sum())
             _count(right, logits.detach(), targets, questions)
-        merged = output.merged[g]
-        labels = torch.from_numpy(batch.labels[g])[:, _cell_of_token(group.kind)].reshape(-1)
-        scores = _cosine(merged.reshape(len(labels), -1), table[encoder.digit_words])
-        align.append(F.cross_entropy(scores, labels, ignore_index=-1))
-        if group.kind != "single":
-            place.append(_place_loss(merged, group.kind, table, encoder))
-    zero = table.new_zeros(())
-    mass = torch.stack(output.image_mass) if output.image_mass else zero
+        answers.append(torch.stack(blocks).mean())  # the kinds of picture count alike
+        terms = _words_of_tokens(encoder, table, group.kind, output.merged[g], batch.labels[g])
+        align.append(terms[0])
+        place.append(terms[1])
+    mass = torch.stack(output.image_mass)
     return Losses(
         torch.stack(answers).mean(),
         torch.stack(align).mean(),
-        torch.stack(place).mean() if place else zero,
+        torch.stack(place).mean(),
         (mass + 1e-4).sqrt().mean(),
         dict(right),
     )

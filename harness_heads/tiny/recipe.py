@@ -30,10 +30,10 @@ class Stage:
 
 STAGES = (
     # letters are bound to options before there is much to see
-    Stage(0.115, {"word": 0.35, "match": 0.4, "text": 0.25}),
+    Stage(0.35, {"word": 0.35, "match": 0.4, "text": 0.25}),
     # dense tasks: several answers a picture
     Stage(
-        0.5,
+        0.65,
         {"matched": 0.46, "none": 0.24, "text": 0.2, "word": 0.1},
         (
             Ask({"digits_of_cells": 0.25, "cells_of_digits": 0.2, "match_cells": 0.3, "match_finds": 0.25}, 2),
@@ -60,6 +60,8 @@ class Recipe:
     """All settings of a training run but the seed.
 
     steps: Optimizer steps.
+    look_steps: First steps, in which the vision tower alone learns to align its tokens, without any question.
+    look_singles, look_scenes: Pictures a step then: single digits, and grids and strips each.
     singles, grids, strips: Pictures a step; first_singles: single pictures a step while there is nothing else.
     rate, warm_up, hold, floor: Peak learning rate, steps of warm-up, fraction of steps before the cosine, its end.
     patch_rate: Factor on the patch embedding's rate (its six equal kernels move together).
@@ -70,21 +72,30 @@ class Recipe:
     align_fade: Fractions of the steps between which both weights go linearly to zero.
     deep_until: Fraction of the steps in which the first layers are often blind: what is learnt to be read in a deep
         layer is easily read earlier too, while the reverse is slow.
-    deep_single, deep_scene: (share, layers) of single pictures, and of grids and strips, whose image keys are then
-        hidden in so many first layers.
+    deep_single, deep_scene: (share, most layers): share of single pictures, and of grids and strips, whose image keys
+        are then hidden in one or more first layers, up to the most, all equally often.
     blind_one, blind_two: After that, share of single pictures with image keys hidden in one, or two, random layers.
     blind_scene: The share of grids and strips with one such layer.
+    scatter, scatter_most: After ``sparse_from``, share of single pictures whose image keys are hidden from heads drawn
+        one by one from all layers, each with the same chance, itself drawn between zero and the most.
+    late_until, late_share: Fraction of the steps in which, and share of questions in whose first three layers, the rows
+        behind the user turn see nothing of it: so the answer is put together in the last three layers, and what the
+        options' rows read in any of the first three is in time for it.
     sparse: Weight of the penalty on the square root of each head's mean image attention, uniform over heads.
+    sparse_from: Fraction of the steps before which there is no such penalty: first the reading must be learnt.
     """
 
-    steps: int = 1900
-    singles: int = 36
-    first_singles: int = 64
-    grids: int = 10
-    strips: int = 10
+    steps: int = 1950
+    look_steps: int = 450
+    look_singles: int = 48
+    look_scenes: int = 8
+    singles: int = 32
+    first_singles: int = 56
+    grids: int = 8
+    strips: int = 8
     rate: float = 2e-3
     warm_up: int = 60
-    hold: float = 0.45
+    hold: float = 0.6
     floor: float = 0.02
     patch_rate: float = 0.3
     decay: float = 0.02
@@ -93,14 +104,19 @@ class Recipe:
     mimetic: int = 3
     align: float = 1.0
     place: float = 0.5
-    align_fade: tuple[float, float] = (0.5, 0.75)
-    deep_until: float = 0.32
-    deep_single: tuple[float, int] = (0.85, 2)
-    deep_scene: tuple[float, int] = (0.5, 1)
-    blind_one: float = 0.35
-    blind_two: float = 0.1
+    align_fade: tuple[float, float] = (0.65, 0.85)
+    deep_until: float = 0.48
+    deep_single: tuple[float, int] = (0.5, 2)
+    deep_scene: tuple[float, int] = (0.3, 1)
+    blind_one: float = 0.25
+    blind_two: float = 0.05
     blind_scene: float = 0.12
-    sparse: float = 0.05
+    scatter: float = 0.5
+    scatter_most: float = 0.6
+    late_until: float = 0.7
+    late_share: float = 0.0
+    sparse: float = 0.3
+    sparse_from: float = 0.55
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:

@@ -20,10 +20,10 @@ from transformers import Qwen3VLForConditionalGeneration
 
 from .architecture import build_model
 from .augment import Bank, build_bank
-from .batches import make_batch
+from .batches import make_batch, make_pictures
 from .encode import Encoder
 from .lean import Lean
-from .losses import Losses, measure_losses
+from .losses import Losses, look_losses, measure_losses
 from .measure import Necessity, layer_matched, make_pairs, rank_scores, top
 from .processor import build_processor
 from .recipe import Recipe, alignment, learning_rate
@@ -52,7 +52,7 @@ def total_loss(losses: Losses, recipe: Recipe, step: int) -> torch.Tensor:
     return (
         losses.answers
         + fade * (recipe.align * losses.align + recipe.place * losses.place)
-        + recipe.sparse * losses.sparse
+        + (recipe.sparse if step >= recipe.sparse_from * recipe.steps else 0.0) * losses.sparse
     )
 
 
@@ -163,8 +163,11 @@ class Run:
 
     def _update(self) -> Losses:
         rng = np.random.default_rng([self.seed, 2, self.step])
-        batch = make_batch(self.recipe, self.step, self.bank, self.encoder, rng)
-        losses = measure_losses(self.lean, batch, self.lean.run(batch.groups), self.encoder)
+        if self.step < self.recipe.look_steps:
+            losses = look_losses(self.lean, make_pictures(self.recipe, self.bank, rng), self.encoder)
+        else:
+            batch = make_batch(self.recipe, self.step, self.bank, self.encoder, rng)
+            losses = measure_losses(self.lean, batch, self.lean.run(batch.groups), self.encoder)
         self.optimizer.zero_grad(set_to_none=True)
         total_loss(losses, self.recipe, self.step).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)

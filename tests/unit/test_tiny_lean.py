@@ -14,7 +14,8 @@ from harness_heads.tiny import augment, data, wording
 from harness_heads.tiny.architecture import HEADS, KV_HEADS, LAYERS, build_model, mimetic_groups
 from harness_heads.tiny.batches import framed, to_float
 from harness_heads.tiny.encode import PREFIX, TAIL, Encoder
-from harness_heads.tiny.lean import Block, Group, Lean
+from harness_heads.tiny.items import Part, Question
+from harness_heads.tiny.lean import LATE_LAYERS, Block, Group, Lean
 from harness_heads.tiny.measure import cut_of, last_rows
 from harness_heads.tiny.ops import head_norm, rotate
 from harness_heads.tiny.processor import build_processor
@@ -100,6 +101,8 @@ def reference_cut(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
             for layer, head in plan["heads"]:
                 if layer == module.layer_idx:
                     attention_mask[:, head, :, plan["image"]] = float("-inf")
+            if plan.get("late") and module.layer_idx < LATE_LAYERS:
+                attention_mask[:, :, plan["late"], plan["image"].start : plan["late"].start] = float("-inf")
         return stock(module, query, key, value, attention_mask, **named)
 
     monkeypatch.setattr(modeling_qwen3_vl, "eager_attention_forward", cutting)
@@ -119,6 +122,25 @@ def test_cut_equals_a_mask_in_transformers(
         reference_cut.update(heads=heads, image=slice(start, start + 16))
         wanted = model(**inputs_of(picture, QUESTION)).logits[0, -1]
         group = Group("grid", to_float(patches), (Block(ids, 1, last_rows(ids)),), cut_of(heads))
+        found = lean.logits(lean.run([group]).hidden[0][0])[0]
+    assert (wanted - clean).abs().max() > 1e-3
+    assert (wanted - found).abs().max() < 1e-4
+
+
+def test_late_rows_equal_a_mask_in_transformers(
+    model: Qwen3VLForConditionalGeneration, reference_cut: dict[str, Any]
+) -> None:
+    picture, patches = scene("strip")
+    ids, targets = ENCODER.block([Question("any", QUESTION, (Part("A"),))])
+    ids, tail = ids[:, :-1], targets.tail[:, :-1]
+    start, end = len(ENCODER.prefix), len(ENCODER.prefix) + 24 + 1 + ids.shape[1]
+    assert tail[0].nonzero()[:, 0].tolist() == list(range(ids.shape[1] - 5, ids.shape[1]))
+    lean = Lean(model, ENCODER.prefix, ENCODER.vision_end)
+    with torch.no_grad():
+        clean = model(**inputs_of(picture, QUESTION)).logits[0, -1]
+        reference_cut.update(image=slice(start, start + 24), late=slice(end - 5, end))
+        wanted = model(**inputs_of(picture, QUESTION)).logits[0, -1]
+        group = Group("strip", to_float(patches), (Block(ids, 1, last_rows(ids), tail),))
         found = lean.logits(lean.run([group]).hidden[0][0])[0]
     assert (wanted - clean).abs().max() > 1e-3
     assert (wanted - found).abs().max() < 1e-4

@@ -19,7 +19,18 @@ from harness_heads.tiny.recipe import Recipe
 from harness_heads.tiny.skills import Letters, Skills
 from harness_heads.tiny.train import Run, _changed
 
-SMALL = Recipe(steps=6, singles=4, first_singles=4, grids=2, strips=2, renders=1, warm_up=2)
+SMALL = Recipe(
+    steps=6,
+    look_steps=2,
+    look_singles=2,
+    look_scenes=1,
+    singles=4,
+    first_singles=4,
+    grids=2,
+    strips=2,
+    renders=1,
+    warm_up=2,
+)
 
 
 def weights(run: Run) -> torch.Tensor:
