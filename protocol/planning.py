@@ -113,9 +113,10 @@ def plan_text(plan: Plan, expected: Expectation) -> str:
     shown = (
         f"cannot show anything: {rank.reason}" if math.isinf(rank.effect) else f"{rank.effect:.3f} above the controls"
     )
+    items = st.detectable_by_items(plan.n or 0, expected.item_sd, plan.alpha)
     lines.append(
         f"smallest effect with probability .8, for item SD {expected.item_sd:g} and control SD "
-        f"{expected.control_sd:g}: rank test {shown}; t test over items {st.detectable_by_items(plan.n or 0, expected.item_sd, plan.alpha):.3f}"
+        f"{expected.control_sd:g}: rank test {shown}; t test over items {items:.3f}"
     )
     return "\n".join(lines)
 
