@@ -19,7 +19,7 @@ from loguru import logger
 from harness_heads.answers import normalised, parse_yes_no
 from harness_heads.tasks.items import LETTERS, Picture
 from harness_heads.tasks.pictures import marks
-from harness_heads.tasks.recipes.base import Option
+from harness_heads.tasks.recipe import Option
 from harness_heads.tasks.sources import BadImage, Source
 from harness_heads.tasks.spec import TaskSpec
 

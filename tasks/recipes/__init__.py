@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from harness_heads.tasks.recipe import Recipe
 from harness_heads.tasks.recipes import grid, grounding, mcq, overlay, plain, retrieval, strips
-from harness_heads.tasks.recipes.base import Recipe
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe

@@ -23,7 +23,7 @@ from harness_heads.tasks.balance import crossed, dealt, others
 from harness_heads.tasks.items import LETTERS, Arm, Item, Picture
 from harness_heads.tasks.pictures import blank, erase, grid, grid_boxes
 from harness_heads.tasks.prompts import CELL_NAMES, lettered
-from harness_heads.tasks.recipes.base import Option, Recipe
+from harness_heads.tasks.recipe import Option, Recipe
 from harness_heads.tasks.recipes.classes import ClassPool
 from harness_heads.tasks.sources import Source
 from harness_heads.tasks.spec import TaskSpec

@@ -15,7 +15,7 @@ import numpy as np
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.regions import Box, Region
 from harness_heads.tasks.items import Arm, Item
-from harness_heads.tasks.recipes.base import Option, Recipe, enough
+from harness_heads.tasks.recipe import Option, Recipe, enough
 from harness_heads.tasks.sources import BadImage, Source
 from harness_heads.tasks.spec import TaskSpec
 

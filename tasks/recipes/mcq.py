@@ -16,7 +16,7 @@ from harness_heads.tasks.balance import dealt
 from harness_heads.tasks.items import Arm, Item
 from harness_heads.tasks.pictures import blank
 from harness_heads.tasks.prompts import lettered
-from harness_heads.tasks.recipes.base import Option, Recipe
+from harness_heads.tasks.recipe import Option, Recipe
 from harness_heads.tasks.recipes.classes import ClassPool
 from harness_heads.tasks.sources import Source
 from harness_heads.tasks.spec import TaskSpec

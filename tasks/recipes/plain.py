@@ -29,7 +29,7 @@ from harness_heads.tasks.readers import (
     shuffled,
     wrong_answers,
 )
-from harness_heads.tasks.recipes.base import Option, Recipe, enough
+from harness_heads.tasks.recipe import Option, Recipe, enough
 from harness_heads.tasks.sources import Source
 from harness_heads.tasks.spec import TaskSpec
 

@@ -16,7 +16,7 @@ from harness_heads.errors import HarnessHeadsError
 from harness_heads.tasks.balance import dealt
 from harness_heads.tasks.items import Item, Picture
 from harness_heads.tasks.pictures import grid
-from harness_heads.tasks.recipes.base import Option, Recipe, enough
+from harness_heads.tasks.recipe import Option, Recipe, enough
 from harness_heads.tasks.recipes.classes import ClassPool
 from harness_heads.tasks.recipes.grid import check_grid, grid_arms
 from harness_heads.tasks.sources import BadImage, Source

@@ -1,0 +1,440 @@
+"""Every shipped task, built from a few rows in the hub's own schema; and the traps that each data set sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.probes import probe_from_dict
+from harness_heads.tasks.data import DATA_ROOT, DATA_VARIABLE, open_data
+from harness_heads.tasks.items import to_docs
+from harness_heads.tasks.lint import read_yaml
+from harness_heads.tasks.pictures import paint
+from harness_heads.tasks.readers import (
+    READER_OPTIONS,
+    Question,
+    Unreadable,
+    near_numbers,
+    open_answer,
+    read_questions,
+    split_options,
+    wrong_answers,
+)
+from harness_heads.tasks.recipes import RECIPES
+from harness_heads.tasks.recipes.classes import ClassPool, _clash, split_synonyms
+from harness_heads.tasks.recipes.grounding import split_rows
+from harness_heads.tasks.sources import Source
+from harness_heads.tasks.spec import DataRef, TaskSpec, spec_from_config
+
+ROOT = Path(__file__).resolve().parents[2]
+HUB = ROOT / "tests" / "fixtures" / "hub"
+NAMES = sorted(p.stem for p in (ROOT / "tasks").rglob("*.yaml") if "group:" not in p.read_text(encoding="utf-8"))
+BROUGHT = [n for n in NAMES if "digits" not in n]
+
+
+@pytest.fixture(autouse=True)
+def fixtures_as_data(monkeypatch):
+    monkeypatch.setenv(DATA_ROOT, str(HUB))
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
+
+
+def spec_of(name: str, n: int = 4, **options: Any) -> TaskSpec:
+    config = read_yaml(next((ROOT / "tasks").rglob(f"{name}.yaml"))).config
+    assert config is not None
+    spec = spec_from_config(config)
+    if spec.recipe == "grounding":
+        options = {"detection": 6, **options}
+    return replace(spec, n=n, options={**spec.options, **options})
+
+
+@cache
+def source_of(data: DataRef) -> Source:
+    """Rows of the fixtures; opened once for all tests."""
+    return open_data(data, "fixture")
+
+
+def built(spec: TaskSpec, source: Source | None = None) -> tuple[Source, list[dict[str, Any]]]:
+    source = source or source_of(spec.data)
+    recipe = RECIPES[spec.recipe]
+    return source, to_docs(recipe.build(spec, source), spec, recipe.version)
+
+
+@pytest.mark.parametrize("name", BROUGHT)
+def test_every_task_builds_from_the_hubs_schema(name):
+    spec = spec_of(name)
+    source, docs = built(spec)
+    assert len(docs) == len({doc["item"] for doc in docs}) == 4
+    for doc in docs:
+        for arm in doc["arms"].values():
+            probe = probe_from_dict(arm["probe"])
+            assert arm["text"].strip() and "{" not in arm["text"]
+            if doc is not docs[0]:
+                continue
+            for picture in arm["pictures"]:
+                image = paint(picture, source)
+                assert image.mode == "RGB"
+                for region in probe.regions.values():
+                    assert region.inside(*image.size, name).boxes == region.boxes
+        if doc["options"]:
+            assert doc["options"][doc["correct"]] not in doc["options"][: doc["correct"]]
+            assert len({o.casefold() for o in doc["options"]}) == len(doc["options"])
+            first = next(iter(doc["arms"].values()))
+            assert all(option in first["text"] for option in doc["options"])
+    if docs[0]["arms"].keys() & {"grid", "matched"}:
+        assert sorted(doc["correct"] for doc in docs) == [0, 1, 2, 3]
+    again = RECIPES[spec.recipe]
+    assert to_docs(again.build(spec, source), spec, again.version) == docs
+
+
+@pytest.mark.parametrize("name", [n for n in BROUGHT if n.startswith(("cers_", "ood_cers", "general", "ncs_grid"))])
+def test_grids_are_balanced_over_cells(name):
+    _, docs = built(spec_of(name))
+    for role in ("correct", "distractor"):
+        assert sorted(doc["extra"]["cell"][role] for doc in docs) == [0, 1, 2, 3]
+
+
+def test_a_task_never_shrinks_silently():
+    with pytest.raises(HarnessHeadsError, match=r"400 items are planned.*gives \d+"):
+        built(spec_of("CountBenchQA_pointing", n=400))
+
+
+# --- ImageNet ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "clash"),
+    [
+        ("crane", "crane2", True),
+        ("tiger cat", "tiger, Panthera tigris", True),
+        ("maillot", "maillot, tank suit", True),
+        ("sunglass", "sunglasses, dark glasses, shades", True),
+        ("missile", "projectile, missile", True),
+        ("naïve", "nai\u0308ve", True),
+        ("猫", "猫", True),
+        ("barn", "barn spider, Araneus cavaticus", True),
+        ("tench, Tinca tinca", "goldfish, Carassius auratus", False),
+        ("bass", "basset, basset hound", False),
+        ("glass", "glasses", False),
+        ("猫", "犬", False),
+    ],
+)
+def test_names_that_cannot_stand_beside_each_other(a, b, clash):
+    assert _clash(split_synonyms(a), split_synonyms(b)) is clash
+    assert _clash(split_synonyms(b), split_synonyms(a)) is clash
+
+
+def test_options_show_one_synonym_and_never_two_that_clash():
+    spec = spec_of("ncs_imagenet", n=40)
+    source = source_of(spec.data)
+    pool = ClassPool(source, spec, np.random.default_rng(0))
+    for doc in RECIPES[spec.recipe].build(spec, source):
+        names = [split_synonyms(o) for o in (*doc.options, doc.extra["absent"])]
+        assert not any(_clash(a, b) for i, a in enumerate(names) for b in names[:i])
+        assert not any("," in option for option in doc.options)
+    cranes = [key for key in pool.classes if pool.name(key) == "crane"]
+    assert len(cranes) == 2 and pool.clash(*cranes)
+
+
+def test_strange_class_names_survive(tmp_path, monkeypatch):
+    from PIL import Image
+
+    names = ("naïve", "猫", "ß", "a|b", "<script>", "שלום")
+    for number, name in enumerate(names):
+        (tmp_path / name).mkdir()
+        for copy in range(2):
+            Image.new("RGB", (32, 32), (40 * number, 99 * copy, 0)).save(tmp_path / name / f"{copy}.png")
+    monkeypatch.setenv(DATA_VARIABLE, f'{{"ncs_imagenet": "{tmp_path}"}}')
+    spec = spec_of("ncs_imagenet", n=8)
+    _, docs = built(spec, open_data(spec.data, spec.task))
+    shown = {option for doc in docs for option in doc["options"]}
+    assert {"naïve", "猫", "ß"} <= shown <= set(names)
+
+
+def test_too_few_unambiguous_names_are_an_error(tmp_path, monkeypatch):
+    from PIL import Image
+
+    for name in ("cat", "cats", "tiger cat", "big cat", "cat2", "dog"):
+        (tmp_path / name).mkdir()
+        Image.new("RGB", (32, 32)).save(tmp_path / name / "1.png")
+    monkeypatch.setenv(DATA_VARIABLE, f'{{"ncs_imagenet": "{tmp_path}"}}')
+    spec = spec_of("ncs_imagenet")
+    with pytest.raises(HarnessHeadsError, match="only 1 of 4 unambiguous"):
+        built(spec, open_data(spec.data, spec.task))
+
+
+# --- questions -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "stem", "options"),
+    [
+        (
+            "Which?\nOptions: A: The suitcase, a red one., B: Beneath the cat., C: On B, D: x",
+            "Which?",
+            ["The suitcase, a red one", "Beneath the cat", "On B", "x"],
+        ),
+        ("See it.\nChoices:\n(A) red, or so\n(B) blue", "See it.", ["red, or so", "blue"]),
+        ("How many?\n(A) 1\n(B) 2\n(C) 3", "How many?", ["1", "2", "3"]),
+    ],
+)
+def test_options_inside_questions(text, stem, options):
+    assert split_options(text) == (stem, options)
+
+
+def test_questions_without_readable_options_are_left_out():
+    with pytest.raises(Unreadable):
+        split_options("Is vitamin A: good for you?")
+    spec = spec_of("vqa_mmstar")
+    questions = read_questions(spec, source_of(spec.data), lambda n: option_of(spec, n))
+    assert len(questions) == 20  # 4 of 24 rows have none
+
+
+def option_of(spec: TaskSpec, name: str) -> Any:
+    return spec.options.get(name, READER_OPTIONS[name].default)
+
+
+def questions_of(name: str) -> list[Question]:
+    spec = spec_of(name)
+    return read_questions(spec, source_of(spec.data), lambda n: option_of(spec, n))
+
+
+def test_cvbench_answers_have_parentheses():
+    questions = questions_of("vqa_cvbench")
+    assert len(questions) == 48
+    assert questions[2].answer == "2" and set(questions[2].wrong) == {"3", "1", "0", "5"}
+    assert Counter(len(q.wrong) for q in questions) == {4: 24, 1: 24}
+
+
+def test_countbench_never_shows_its_caption():
+    for name in ("CountBenchQA_pointing", "vqa_countbenchqa", "ood_ncs_countbenchqa"):
+        _, docs = built(spec_of(name))
+        assert not any("A photo of" in arm["text"] for doc in docs for arm in doc["arms"].values())
+
+
+def test_mathvista_answers_are_texts_and_free_forms_are_numbers():
+    questions = questions_of("vqa_mathvista")
+    assert questions[0].answer == "20°" and questions[0].kind == "choice"
+    assert (questions[2].answer, questions[2].kind, questions[2].wrong) == ("2", "number", ())
+    assert questions[0].picture["column"] == "decoded_image"
+
+
+def test_spatial457_answers_have_kinds():
+    questions = questions_of("vqa_spatial457")
+    assert [(q.answer, q.kind) for q in questions[:3]] == [("gray", "0"), ("1", "number"), ("no", "yes_no")]
+    assert questions[5].answer == "yes"  # "True"
+
+
+def test_spatialrgpt_reads_literals_and_gold_sentences_and_draws_its_regions():
+    questions = questions_of("vqa_spatialrgpt")
+    assert len(questions) == 16  # every fifth row is a distance
+    assert [q.answer for q in questions[:4]] == ["yes", "no", "yes", "no"]
+    picture = questions[0].picture
+    assert picture["kind"] == "marks" and picture["labels"] == ["Region [0]", "Region [1]"]
+    assert picture["boxes"][1] == [30.5, 10.0, 70.0, 44.0]
+
+
+def test_vaw_uses_annotated_negatives_only():
+    spec = spec_of("vqa_vaw")
+    source = source_of(spec.data)
+    by_text = {}
+    for question in questions_of("vqa_vaw"):
+        row = question.picture["base"]["row"]
+        by_text[row] = question
+        assert question.answer in source.value(row, "positive_attributes")
+        assert set(question.wrong) <= set(source.value(row, "negative_attributes"))
+        assert question.picture["boxes"] == [[12.0, 10.0, 40.0, 36.0]]  # x, y, w, h in the data
+    assert 0 not in by_text and 5 not in by_text  # too few negatives; no positive
+
+
+def question(**changes: Any) -> Question:
+    base = Question("How many?", "3", (), "number", {"kind": "row", "row": 0, "column": "i", "sha": "x"}, "c")
+    return replace(base, **changes)
+
+
+def test_wrong_answers():
+    options = {"pools": [["red", "blue", "green", "white"]], "fill": ["none"]}
+    rng = np.random.default_rng(0)
+    near = wrong_answers(question(), 3, options.__getitem__, rng)
+    assert set(near) <= {"2", "4", "1", "5"} and len(set(near)) == 3 and {"2", "4"} <= set(near)
+    assert set(wrong_answers(question(answer="red", kind="0"), 3, options.__getitem__, rng)) == {
+        "blue",
+        "green",
+        "white",
+    }
+    assert wrong_answers(question(answer="yes", kind="yes_no"), 2, options.__getitem__, rng) == ["no", "none"]
+    own = question(answer="a", wrong=("b", "c", "d"), kind="choice")
+    assert set(wrong_answers(own, 3, options.__getitem__, rng)) == {"b", "c", "d"}
+    with pytest.raises(Unreadable, match="too few"):
+        wrong_answers(question(answer="yes", kind="yes_no"), 3, options.__getitem__, rng)
+
+
+def test_near_numbers_are_not_negative():
+    assert all(int(v) >= 0 for seed in range(9) for v in near_numbers(0, np.random.default_rng(seed)))
+    assert set(near_numbers(0, np.random.default_rng(0))[:3]) == {"1", "2", "3"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "read"),
+    [(7, ("7", "number")), ("4.0", ("4", "number")), ("True", ("yes", "yes_no")), ("Red", ("Red", "0"))],
+)
+def test_open_answers(answer, read):
+    assert open_answer(answer, [["red", "blue"]]) == read
+
+
+def test_open_answers_of_no_kind_are_left_out():
+    for answer in ("", "1.5", "chartreuse", None):
+        with pytest.raises(Unreadable):
+            open_answer(answer, [["red", "blue"]])
+
+
+def test_rows_with_bad_options_are_left_out(monkeypatch, tmp_path):
+    rows = '[{"image": "a.png", "question": "Which?", "answer": "A", "choices": %s}]'
+    from PIL import Image
+
+    Image.new("RGB", (40, 40)).save(tmp_path / "a.png")
+    spec = TaskSpec(
+        "t",
+        "plain_mcq",
+        spec_of("vqa_cvbench").data,
+        {"image": "image", "question": "question", "choices": "choices", "answer": "answer"},
+        1,
+        1,
+    )
+    for choices in ('["x", "X "]', '["x", ""]', '["all of the above", "y"]', '["B and C", "y"]', '["The x", "x"]'):
+        (tmp_path / "test.json").write_text(rows % choices, encoding="utf-8")
+        monkeypatch.setenv(DATA_VARIABLE, f'{{"t": "{tmp_path}"}}')
+        assert read_questions(spec, open_data(spec.data, "t"), lambda n: option_of(spec, n)) == []
+
+
+def test_overlay_shows_the_right_answer_in_the_right_cell():
+    for name in ("CV-Bench_pointing", "VAW_pointing", "ood_cers_mathvista"):
+        _, docs = built(spec_of(name))
+        for doc in docs:
+            cells = doc["arms"]["grid"]["pictures"][0]["cells"]
+            assert cells[doc["extra"]["cell"]["correct"]]["text"] == doc["options"][doc["correct"]]
+            wrong = cells[doc["extra"]["cell"]["distractor"]]["text"]
+            assert wrong == doc["options"][doc["extra"]["distractor_option"]]
+            assert len({str(cell["base"]) for cell in cells}) == 1
+    _, docs = built(spec_of("CV-Bench_pointing", correct_overlay="none"))
+    for doc in docs:
+        cells = doc["arms"]["grid"]["pictures"][0]["cells"]
+        assert [not cell["text"] for cell in cells].index(True) == doc["extra"]["cell"]["correct"]
+
+
+def test_retrieval_shows_four_images_and_offers_their_answers():
+    source, docs = built(spec_of("spatial457_pointing"))
+    for doc in docs:
+        cells = doc["arms"]["grid"]["pictures"][0]["cells"]
+        answers = [source.value(cell["row"], "answer") for cell in cells]
+        assert len({cell["sha"] for cell in cells}) == 4
+        assert answers[doc["extra"]["cell"]["correct"]] == doc["options"][doc["correct"]]
+        assert answers[doc["extra"]["cell"]["distractor"]] == doc["options"][doc["extra"]["distractor_option"]]
+        asked = source.value(cells[doc["extra"]["cell"]["correct"]]["row"], "question")
+        assert asked in doc["arms"]["grid"]["text"]
+
+
+def test_mismatched_images_belong_to_another_answer():
+    source, docs = built(spec_of("ood_ncs_countbenchqa"))
+    for doc in docs:
+        [matched], [other] = (doc["arms"][arm]["pictures"] for arm in ("matched", "mismatched"))
+        assert matched["sha"] != other["sha"]
+        assert str(source.value(other["row"], "number")) != doc["options"][doc["correct"]]
+    _, docs = built(spec_of("ood_ncs_countbenchqa", mismatched="grey"))
+    assert docs[0]["arms"]["mismatched"]["pictures"][0]["kind"] == "blank"
+
+
+def test_answers_in_words_carry_no_probe_of_their_own():
+    for name in NAMES:
+        if name.startswith("vqa_"):
+            _, docs = built(spec_of(name))
+            assert {tuple(doc["arms"]) for doc in docs} == {("plain",)}
+            assert all(doc["arms"]["plain"]["probe"]["conditions"] == [] for doc in docs)
+
+
+# --- grounding -----------------------------------------------------------------------------------------------
+
+
+def test_refcoco_boxes_are_xywh_and_expressions_are_in_answer():
+    source, docs = built(spec_of("grounding_refcoco"))
+    for doc in docs:
+        row = doc["extra"]["row"]
+        x, y, w, h = source.value(row, "bbox")
+        assert doc["extra"]["gold"] == [x, y, x + w, y + h]
+        probe = probe_from_dict(doc["arms"]["locate"]["probe"])
+        assert probe.expression == source.value(row, "answer")[0]
+        assert probe.regions["gold"].boxes == ((x, y, x + w, y + h),)
+        assert [c.name for c in probe.conditions] == ["ablate:zero"]
+        assert "circled" not in doc["arms"]["locate"]["text"]
+    _, docs = built(spec_of("grounding_refcoco_masked"))
+    assert docs[0]["arms"]["locate"]["probe"]["conditions"][0]["op"] == "mask"
+
+
+def test_expressions_can_be_all_of_an_object():
+    _, docs = built(spec_of("grounding_refcoco", expressions="all"))
+    assert docs[0]["extra"]["row"] == docs[1]["extra"]["row"]
+    assert docs[0]["extra"]["expression"] != docs[1]["extra"]["expression"]
+
+
+def test_split_rules_and_counts():
+    sample = spec_of("grounding_refcoco_8611", detection=6)
+    source = source_of(sample.data)
+    detection, rest = split_rows(sample, source)
+    assert len(detection) == 6 and len(rest) == 18 and not set(detection) & set(rest)
+    image = spec_of("grounding_refcoco", detection=6)
+    chosen, others = split_rows(image, source)
+    name = [str(source.value(row, "file_name")).rsplit("_", 1)[0] for row in range(24)]
+    assert not {name[r] for r in chosen} & {name[r] for r in others}
+    assert 0 < len(others) < 18
+    assert len(built(spec_of("grounding_refcoco_8611", n=18))[1]) == 18
+    assert len(built(spec_of("grounding_refcoco_8811", n=24))[1]) == 24
+    with pytest.raises(HarnessHeadsError, match=r"19 items are planned.*gives 18"):
+        built(spec_of("grounding_refcoco_8611", n=19))
+
+
+def test_papers_counts_are_in_the_yamls():
+    counts = {
+        "grounding_refcoco_8611": (8611, 200, "sample", False),
+        "grounding_refcoco_8811": (8811, 200, "sample", True),
+    }
+    for name, expected in counts.items():
+        config = read_yaml(next((ROOT / "tasks").rglob(f"{name}.yaml"))).config
+        assert config is not None
+        recipe = RECIPES["grounding"]
+        spec = spec_from_config(config)
+        got = [recipe.option(spec, o) for o in ("detection", "split_rule", "include_detection")]
+        assert (spec.n, *got) == expected
+
+
+def test_refspatial_boxes_are_around_the_mask():
+    source, docs = built(spec_of("grounding_refspatial"))
+    assert len(source) == 22  # three splits together
+    for doc in docs:
+        x0, y0, x1, y1 = doc["extra"]["gold"]
+        assert (x1 - x0, y1 - y0, y0) == (20, 20, 8)
+
+
+def test_toloka_boxes_are_four_columns_and_images_are_local():
+    source, docs = built(spec_of("grounding_toloka"))
+    for doc in docs:
+        row = doc["extra"]["row"]
+        assert doc["extra"]["gold"] == [float(source.value(row, c)) for c in ("left", "top", "right", "bottom")]
+        assert doc["extra"]["expression"].startswith('the object that answers the question "What do we use')
+
+
+def test_comic_strips_are_put_together_and_named_by_ordinals():
+    source, docs = built(spec_of("ncs_strip_comics"))
+    for doc in docs:
+        [picture] = doc["arms"]["grid"]["pictures"]
+        assert paint(picture, source).size == (6 * 256, 256)
+        panel = doc["extra"]["cell"]["correct"]
+        row = picture["cells"][panel]["row"]
+        assert doc["options"][doc["correct"]] == source.value(row, f"caption_{panel + 1}")
+        ordinal = ("first", "second", "third", "fourth", "fifth", "sixth")[panel]
+        assert f"the {ordinal} panel from the left" in doc["arms"]["grid"]["text"]
