@@ -1,0 +1,78 @@
+"""Every shipped task, end to end: lmms-eval, the embedded model, a head set and a control, table and report.
+
+Rows come from the fixtures in the hub's schema; the digits tasks run on the split that models are chosen on, so that
+no test ever scores the evaluation split.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import TINY, Launch
+
+ROOT = Path(__file__).resolve().parents[2]
+HUB = ROOT / "tests" / "fixtures" / "hub"
+
+
+def small_copies(folder: Path) -> dict[str, list[str]]:
+    """Copies of all YAMLs with four items and names of their own, by the model class that runs them."""
+    by_class: dict[str, list[str]] = {"masked": [], "steered": [], "ablated": []}
+    folder.mkdir()
+    for path in sorted((ROOT / "tasks").rglob("*.yaml")):
+        text = path.read_text(encoding="utf-8")
+        if text.startswith("group:") or "_discover" in path.stem:
+            continue
+        text = re.sub(r"^task: (\S+)", r"task: small_\1", text, flags=re.MULTILINE)
+        text = re.sub(r"^n: \d+", "n: 4", text, flags=re.MULTILINE).replace("split: evaluate", "split: choose")
+        if "recipe: grounding" in text:
+            text = text.replace(", detection: 100", "").replace("options: {", "options: {detection: 6, ")
+        (folder / path.name).write_text(text, encoding="utf-8")
+        op = re.search(r"op: (\w+)", text)
+        kind = op.group(1) if op else ("mask" if "matched_mismatched" in text or "ask: generate" in text else "steer")
+        by_class[{"mask": "masked", "steer": "steered", "ablate": "ablated"}[kind]].append(f"small_{path.stem}")
+    return by_class
+
+
+@pytest.mark.parametrize("prefix", ["masked", "steered", "ablated"])
+def test_tasks_run_end_to_end(prefix, launch: Launch, tmp_path, monkeypatch):
+    monkeypatch.setenv("HARNESS_HEADS_DATA", str(HUB))
+    names = small_copies(tmp_path / "yamls")[prefix]
+    outcome = launch(
+        *("--model", f"{prefix}_qwen3vl", "--model_args", f"{TINY},controls=1", "--limit", "1"),
+        *("--tasks", ",".join(names), "--include_path", str(tmp_path / "yamls"), "--output_path", "out"),
+    )
+    assert outcome.status == 0, outcome.err[-2000:]
+    [results] = Path("out").rglob("*_results.json")
+    table = json.loads(results.read_text(encoding="utf-8"))["results"]
+    assert set(table) == set(names)
+    for name in names:
+        assert table[name]["record,none"] == "1 of 4 items (below plan)"
+        rows = {key.removesuffix(",none") for key in table[name] if key.endswith(",none") and "stderr" not in key}
+        if "vqa_" in name:
+            assert {"accuracy plain", "parsable plain", "accuracy among parsable plain"} <= rows
+        else:
+            assert any(row.endswith("rank_p") for row in rows), name
+    assert Path("out/report/report.html").exists()
+
+
+def test_without_a_hub_one_line_says_what_is_missing(launch: Launch, monkeypatch):
+    monkeypatch.delenv("HARNESS_HEADS_DATA", raising=False)
+    outcome = launch("--model", "dummy", "--tasks", "ncs_imagenet")
+    assert outcome.status == 1
+    [line] = outcome.error_lines
+    for part in ("ncs_imagenet", "ILSVRC/imagenet-1k", "--data ncs_imagenet=PATH", "HARNESS_HEADS_DATA=DIR"):
+        assert part in line
+
+
+def test_with_a_local_copy_imagenet_runs(launch: Launch, monkeypatch):
+    monkeypatch.delenv("HARNESS_HEADS_DATA", raising=False)
+    outcome = launch(
+        *("--model", "dummy", "--tasks", "ncs_imagenet", "--limit", "4", "--output_path", "out"),
+        *("--data", f"ncs_imagenet={HUB / 'ILSVRC' / 'imagenet-1k'}"),
+    )
+    assert outcome.status == 0, outcome.err[-2000:]
+    assert "4 of 400 items (below plan)" in outcome.out

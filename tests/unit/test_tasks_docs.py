@@ -1,0 +1,78 @@
+"""The pages about tasks: "a benchmark of your own" is done to the letter, and nothing is missing from tasks.md."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness_heads.tasks.recipes import RECIPES
+from harness_heads.tasks.sources import DigitsSource
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "your-own-benchmark.md").read_text(encoding="utf-8")
+COMMANDS = {"harness-heads": "harness_heads.cli.main", "lmms_eval": "harness_heads.cli.launch"}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """The folder that the page asks for: images in folders, one folder per class."""
+    source = DigitsSource("choose")
+    for row in range(80):
+        word = (source.names("label") or ())[source.cell(row, "label")]
+        target = tmp_path / "pets" / word / f"{row}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        source.image(row, "image").save(target)
+    return tmp_path
+
+
+def test_the_page_works_to_the_letter(images):
+    [text] = blocks("yaml")
+    assert len(text.splitlines()) <= 25
+    (images / "my_pets.yaml").write_text(text, encoding="utf-8")
+    lint, run = blocks("sh")
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    for command in (lint, run):
+        program, *words = shlex.split(command)
+        done = subprocess.run(
+            [sys.executable, "-m", COMMANDS[program], *words],
+            cwd=images,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-1500:]
+    assert (images / "sheets" / "my_pets.png").exists()
+    assert (images / "my_run" / "report" / "report.html").exists()
+    assert "16 of 16 items" in done.stdout
+    assert re.search(r"tiny-digits/dg-ref-qsp: ncs\s", done.stdout)
+
+
+def test_every_task_recipe_and_option_is_on_the_page():
+    page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
+    for recipe in RECIPES.values():
+        assert f"`{recipe.name}`" in page
+        for option in recipe.options:
+            assert f"`{option}`" in page, (recipe.name, option)
+        assert all(re.search(rf"\b{role}\b", page) for role in recipe.columns)
+    groups = ("pointing", "ood", "ood_cers", "ood_ncs", "vqa", "grounding")
+    assert all(f"`{group}`" in page for group in groups)
+    for path in (ROOT / "tasks").rglob("*.yaml"):
+        name = path.stem
+        shown = (
+            f"`{name}`",
+            f"`_{name.split('_', 1)[-1]}`",
+            f"`{name.split('_')[0]}_*",
+            f"`{'_'.join(name.split('_')[:2])}_*",
+        )
+        assert any(form in page for form in shown) or name.endswith("_masked"), name
