@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-TINY = "pretrained=tiny-digits,head_set=tiny-digits/dg-ref-qsp"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Exit status and what was printed."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def error_lines(self) -> list[str]:
-        return [line for line in self.err.splitlines() if line.startswith("lmms_eval: error:")]
-
-
-Launch = Callable[..., Outcome]
+from launching import Launch, Outcome
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TINY, Launch
+from launching import TINY, Launch
 
 from harness_heads import head_sets
 

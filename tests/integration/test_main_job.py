@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import TINY, Launch
+from launching import TINY, Launch
 
 from harness_heads import tiny
 from harness_heads.conditions import Condition

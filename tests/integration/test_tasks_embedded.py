@@ -11,8 +11,7 @@ import re
 from pathlib import Path
 
 import pytest
-
-from tests.integration.conftest import TINY, Launch
+from launching import TINY, Launch
 
 ROOT = Path(__file__).resolve().parents[2]
 HUB = ROOT / "tests" / "fixtures" / "hub"
