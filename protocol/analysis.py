@@ -167,8 +167,9 @@ def matching(claim: Claim, tests: Sequence[Test]) -> tuple[Test, ...]:
 
 
 def _same_name(name: str, claimed: str) -> bool:
-    """``tiny-digits/a`` is also meant by ``a`` and by ``tiny-digits/a@<digest>``; cuts keep their ``@topK``."""
+    """``tiny-digits/a`` is also meant by ``a``, by ``tiny-digits/a@<digest>`` and by the cut that was run of it."""
     base = claimed if "@top" in claimed else claimed.split("@")[0]
+    name = name if "@top" in claimed else name.split("@top")[0]
     return name == base or name.split("/")[-1] == base
 
 

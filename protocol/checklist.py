@@ -7,7 +7,7 @@ from what its tables and pitfalls make a reader need (docs/statistics.md).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness_heads.protocol.analysis import Analysis
@@ -101,23 +101,13 @@ def _discovery(a: Analysis, names: Sequence[str], what: str) -> _Answer:
 
 
 def _corpus(a: Analysis, _: Sequence[Finding]) -> _Answer:
-    names = ("setting", "query", "template", "wording", "corpus", "benchmark", "strips", "samples", "n", "region_rule")
+    names = ("words", "setting", "query", "template", "corpus", "benchmark", "strips", "samples", "region_rule")
     return _discovery(a, names, "query, corpus, number of strips and box-to-token rule")
 
 
 def _rows(a: Analysis, _: Sequence[Finding]) -> _Answer:
-    names = (
-        "source",
-        "rows",
-        "aggregation",
-        "region_norm",
-        "normalisation",
-        "ties",
-        "order",
-        "out_row",
-        "span",
-        "setting",
-    )
+    names = ("source_words", "source", "rows", "measure", "aggregation", "region_norm", "normalisation", "selection")
+    names += ("ties", "order", "out_row", "span", "setting")
     return _discovery(a, names, "rows, aggregation, normalisation and ties")
 
 
@@ -132,17 +122,20 @@ def _size(a: Analysis, _: Sequence[Finding]) -> _Answer:
 
 
 def _ceiling(a: Analysis, _: Sequence[Finding]) -> _Answer:
-    names = {
-        name for name, p in _provenances(a) if _deep(p, "split_half") or _deep(p, "ceiling") or _deep(p, "half_splits")
-    }
-    if a.evidence.discovery:
-        return REPORTED, f"{len(a.evidence.discovery)} discovery folder(s) read", "overlap"
-    if names:
-        return REPORTED, joined(sorted(names)), "overlap"
-    published = all(p.get("kind") == "published" for _, p in _provenances(a))
-    if published and a.evidence.runs:
+    every = _provenances(a)
+    own = []
+    for name, provenance in every:
+        stability = provenance.get("stability")
+        if isinstance(stability, Mapping) and "overlap_of_halves" in stability:
+            own.append(f"{name}: halves share {stability['overlap_of_halves']} (chance {stability.get('chance')})")
+    pairs = sum(len(folder.get("overlaps", [])) for folder in a.evidence.discovery)
+    if pairs:
+        return REPORTED, "; ".join([f"{pairs} pairs of settings over half splits", *own]), "overlap"
+    if own and len(own) == len(every) and len(every) > 1:
+        return REPORTED, "; ".join(own) + "; alternatives in the overlap table", "overlap"
+    if every and all(p.get("kind") == "published" for _, p in every):
         return NOT_APPLICABLE, "published sets: their discovery data are not at hand", ""
-    return MISSING, "no discovery folder was given; add it to the command", ""
+    return MISSING, "no split-half stability in the sets' provenance; add their discovery folders to the command", ""
 
 
 def _intervention(a: Analysis, _: Sequence[Finding]) -> _Answer:

@@ -32,11 +32,13 @@ class Sentence:
     """One line of the opening: what a set showed on a task.
 
     Attributes:
-        mood: ``good`` (above its controls after adjustment), ``none`` (not above them), ``bad`` (cannot be judged).
+        mood: ``good`` (above its controls after adjustment), ``none`` (not shown to be), ``bad`` (cannot be judged).
+        headline: printed at the top; the others are folded away.
     """
 
     text: str
     mood: str
+    headline: bool = True
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Report:
     Attributes:
         status: first line: exploratory, or the plan.
         badges: further facts a reader must know before anything else.
-        sentences: the opening.  verdicts: the claims.
+        sentences, figures: the opening.  verdicts: the claims.
         counts: the checklist in numbers.
     """
 
@@ -54,6 +56,7 @@ class Report:
     status: str
     badges: tuple[str, ...]
     sentences: tuple[Sentence, ...]
+    figures: tuple[Figure, ...]
     verdicts: tuple[Verdict, ...]
     counts: dict[str, int]
     sections: tuple[Section, ...]

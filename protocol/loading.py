@@ -12,13 +12,13 @@ from typing import Any
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import item_record_from_dict
 from harness_heads.protocol import checks
+from harness_heads.protocol.discoveries import Discovery, is_discovery, overlaps, read_discovery
 from harness_heads.protocol.evidence import Evidence, RunInfo, TaskEvidence, canonical, run_info_from_dict
 from harness_heads.protocol.plan import Plan, load_plan, plan_from_dict
 from harness_heads.protocol.records import TaskReader
 
 _SAMPLES = re.compile(r"^(?P<stamp>.*?)_?samples_(?P<task>.+)\.jsonl$")
 _RESULTS = "*results.json"
-_DISCOVERY = "discovery.json"
 
 
 @dataclass
@@ -37,15 +37,19 @@ def read_all(paths: Sequence[Path], plan: Path | None = None) -> Evidence:
     plans = [] if plan is None else [load_plan(plan)]
     tasks: list[tuple[RunInfo | None, TaskEvidence]] = []
     notes: list[str] = []
-    discovery: list[Mapping[str, Any]] = []
+    discovered: list[Discovery] = []
     for path in dict.fromkeys(Path(p) for p in paths):
-        if (path / _DISCOVERY).is_file():
-            discovery.append(_json_file(path / _DISCOVERY))
+        if is_discovery(path):
+            discovered.append(read_discovery(path))
             continue
         found = _read_folder(path)
         tasks += found.tasks
         plans += found.plans
         notes += found.notes
+    if discovered and not tasks:
+        raise HarnessHeadsError("discovery folders alone are no evidence; name a run folder too")
+    names = sorted(d.heads.name for d in discovered)
+    discovery = [{"sets": names, "overlaps": overlaps(discovered)}] if discovered else []
     return _merge(tasks, plans, notes, discovery)
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 
 from harness_heads.protocol.analysis import Analysis, Test
+from harness_heads.protocol.figures import dots_figure
 from harness_heads.protocol.formats import interval, number, p_value
 from harness_heads.protocol.layout import Sentence
 from harness_heads.protocol.scores import LABELS
+from harness_heads.protocol.svg import Figure
 
 EMBEDDED = "tiny-digits"
+MOST_HEADLINES = 24
 _VERBS = {
     "ncs": "is necessary beyond its controls",
     "ncs_grid": "is necessary beyond its controls",
@@ -53,21 +56,48 @@ def is_embedded(model: str) -> bool:
 
 
 def sentences(a: Analysis) -> tuple[Sentence, ...]:
-    """One sentence per leading test."""
-    return tuple(_sentence(a, t) for t in a.leading)
+    """One sentence per leading test; tests of the first condition of each task come first."""
+    first = {t.id for t in headline(a)}
+    order = sorted(a.leading, key=lambda t: t.id not in first)
+    return tuple(_sentence(a, t, t.id in first) for t in order)
 
 
-def _sentence(a: Analysis, t: Test) -> Sentence:
+def headline(a: Analysis) -> tuple[Test, ...]:
+    """Tests that a reader sees first: those that claims speak of, else the first condition of every task and score."""
+    claimed = tuple(t for t in a.leading if t.confirmatory)
+    if claimed:
+        places = {(t.run, t.effect.task, t.effect.score, t.effect.condition) for t in claimed}
+        return tuple(t for t in a.leading if (t.run, t.effect.task, t.effect.score, t.effect.condition) in places)[
+            :MOST_HEADLINES
+        ]
+    first: dict[tuple[object, ...], str] = {}
+    for t in a.leading:
+        first.setdefault((t.run, t.effect.task, t.effect.score), t.effect.condition)
+    shown = [t for t in a.leading if first[(t.run, t.effect.task, t.effect.score)] == t.effect.condition]
+    return tuple(shown[:MOST_HEADLINES])
+
+
+def figures(a: Analysis) -> tuple[Figure, ...]:
+    """The first figures: headline tests against their controls, one figure a score."""
+    out = []
+    for score in dict.fromkeys(t.effect.score for t in headline(a)):
+        tests = [t for t in headline(a) if t.effect.score == score]
+        out.append(dots_figure(tests, f"headline-{score}", f"{LABELS[score]}: each set against its controls"))
+    return tuple(out)
+
+
+def _sentence(a: Analysis, t: Test, headline: bool) -> Sentence:
     e = t.effect
     head = f"{e.name} on {e.task} ({e.condition}): {LABELS[e.score]} {number(e.mean)} {interval(e.low, e.high)}"
     if e.r == 0:
-        return Sentence(f"{head}; without control sets this says nothing about the set.", "bad")
+        return Sentence(f"{head}; without control sets this says nothing about the set.", "bad", headline)
     against = f"{e.r} {e.family} controls, mean {number(e.control_mean)}, SD {number(e.control_sd)}"
     p = f"rank p = {p_value(t.p)}, Holm p = {p_value(t.holm)} over {t.m}"
     if math.isnan(t.p):
-        return Sentence(f"{head}; not estimable ({e.reasons.get('mean', '')}).", "bad")
+        return Sentence(f"{head}; not estimable ({e.reasons.get('mean', '')}).", "bad", headline)
     if t.holm <= a.alpha:
-        return Sentence(f"{head}: it {_VERBS[e.score]} ({against}; {p}).", "good")
+        return Sentence(f"{head}: it {_VERBS[e.score]} ({against}; {p}).", "good", headline)
     if e.r > 0 and t.m / (e.r + 1) > a.alpha and t.p <= e.floor + 1e-12:
-        return Sentence(f"{head}: above every control, but {e.r} are too few for {t.m} tests ({against}; {p}).", "bad")
-    return Sentence(f"{head}: not shown to differ from {against} ({p}).", "none")
+        few = f"above every control, but {e.r} are too few for {t.m} tests"
+        return Sentence(f"{head}: {few} ({against}; {p}).", "none", headline)
+    return Sentence(f"{head}: not shown to differ from {against} ({p}).", "none", headline)

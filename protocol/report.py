@@ -19,7 +19,7 @@ from harness_heads.protocol.checklist import checklist, counts
 from harness_heads.protocol.claims import claim_sentence, judge
 from harness_heads.protocol.evidence import Evidence, evidence_from_dict
 from harness_heads.protocol.layout import Report
-from harness_heads.protocol.opening import badges, sentences, status
+from harness_heads.protocol.opening import badges, figures, sentences, status
 from harness_heads.protocol.resampled import RESAMPLES
 from harness_heads.protocol.rules import RULES, findings
 from harness_heads.protocol.sections import sections
@@ -85,6 +85,7 @@ def compose(analysis: Analysis) -> Report:
         status=status(analysis),
         badges=badges(analysis),
         sentences=sentences(analysis),
+        figures=figures(analysis),
         verdicts=judge(analysis, found),
         counts=counts(items),
         sections=sections(analysis),

@@ -230,13 +230,17 @@ def _drop(
 def _shared(task: TaskEvidence, first: str, second: str) -> list[str]:
     """Conditions of both arms that cut the image (or ablate)."""
     both = set(task.conditions(first)) & set(task.conditions(second))
-    return [c for c in sorted(both) if c.split(":")[0] == "ablate" or c.split(":")[:2] == ["mask", "image"]]
+    return [
+        c
+        for c in sorted(both, key=condition_order)
+        if c.split(":")[0] == "ablate" or c.split(":")[:2] == ["mask", "image"]
+    ]
 
 
 def _pairs(task: TaskEvidence, arm: str, op: str) -> list[tuple[str, Block, Block]]:
     """Condition pairs that differ in their keys alone, onto (or off) the answer's cell and the distractor's."""
     out = []
-    for condition in task.conditions(arm):
+    for condition in sorted(task.conditions(arm), key=condition_order):
         parts = condition.split(":")
         if parts[0] == op and parts[1:2] == ["correct"]:
             other = _with_keys(condition, "distractor")
@@ -244,6 +248,18 @@ def _pairs(task: TaskEvidence, arm: str, op: str) -> list[tuple[str, Block, Bloc
                 name = ":".join([op if op == "steer" else "mask:cell", *parts[2:]])
                 out.append((name, task.blocks[(arm, condition)], task.blocks[(arm, other)]))
     return out
+
+
+def condition_order(condition: str) -> tuple[object, ...]:
+    """Sorting key of condition names: plain ones first, betas by size, the hard limit last."""
+    out: list[object] = []
+    for part in condition.split(":"):
+        name, sign, value = part.partition("=")
+        if name == "beta" and sign:
+            out.append((name, math.inf if value == "hard" else float(value), ""))
+        else:
+            out.append((name, 0.0, value))
+    return (len(out), *out)
 
 
 def _with_keys(condition: str, keys: str) -> str:

@@ -42,7 +42,7 @@ def dots_figure(tests: Sequence[Test], id: str, title: str) -> Figure:
 
 def _row(canvas: Canvas, test: Test, scale: Scale, top: float) -> None:
     e = test.effect
-    name = shorten(f"{e.name} · {e.condition}", 46)
+    name = shorten(f"{e.name.split('/')[-1]} · {e.condition}", 48)
     canvas.text(LEFT, top + 9, name, "label")
     canvas.text(
         RIGHT, top + 9, f"p = {p_value(test.p, 'no controls')}" if e.r < 2 else f"p = {p_value(test.p)}", "label", "end"

@@ -17,6 +17,7 @@ from harness_heads.protocol.formats import (
     word,
 )
 from harness_heads.protocol.layout import Section
+from harness_heads.protocol.opening import headline
 from harness_heads.protocol.scores import LABELS
 from harness_heads.protocol.tables import Table
 
@@ -31,8 +32,11 @@ def results_section(a: Analysis) -> Section:
         tables.append(both)
     for score in SCORES:
         tests = [t for t in a.leading if t.effect.score == score]
+        shown = [t for t in headline(a) if t.effect.score == score]
         if tests:
-            figures.append(dots_figure(tests[:40], f"dots-{score}", f"{LABELS[score]}: each set against its controls"))
+            # the opening shows the headline tests already; all of them again only where there are more
+            if len(tests) > len(shown):
+                figures.append(dots_figure(tests[:40], f"dots-{score}", f"{LABELS[score]}: every test"))
             tables.append(_main(a, score, tests))
     for table in (_families(a), _grid(a), _tasks(a), _models(a)):
         if table is not None:

@@ -11,6 +11,7 @@ from scipy import stats
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import Head
+from harness_heads.protocol.statistics.intervals import Codes
 from harness_heads.protocol.statistics.ranks import Floats
 
 
@@ -87,24 +88,34 @@ class HalfSplits(NamedTuple):
 
 
 def half_split_overlaps(
-    scores_a: Floats, scores_b: Floats, k: int, splits: int, rng: np.random.Generator
+    scores_a: Floats,
+    scores_b: Floats,
+    k: int,
+    splits: int,
+    rng: np.random.Generator,
+    codes: Codes | None = None,
 ) -> HalfSplits:
     """Top-k overlap of A on one random half of the strips and B on the other, both ways, averaged.
 
     Args:
         scores_a, scores_b: per-strip head scores, shape [strips, heads]; pass the same array twice for O_AA.
         k: heads kept.  splits: random half splits.
+        codes: cluster number of each strip, so that an image never lies in both halves.
     """
     strips, heads = scores_a.shape
     if scores_b.shape != scores_a.shape:
         raise HarnessHeadsError("half splits: both settings need scores of the same strips and heads")
     if not 1 <= k <= heads or strips < 2 or splits < 1:
         raise HarnessHeadsError(f"half splits: k={k} of {heads} heads, {strips} strips, {splits} splits")
+    codes = np.arange(strips) if codes is None else codes
+    clusters = int(codes.max()) + 1
+    if clusters < 2:
+        raise HarnessHeadsError("half splits: all strips share one image; two halves need at least two")
     out = np.empty(splits)
-    half = strips // 2
     for s in range(splits):
-        order = rng.permutation(strips)
-        one, two = order[:half], order[half : 2 * half]
+        order = rng.permutation(clusters)
+        first = np.isin(codes, order[: clusters // 2])
+        one, two = first, np.isin(codes, order[clusters // 2 : 2 * (clusters // 2)])
         a1, a2 = _top(scores_a[one].mean(axis=0), k), _top(scores_a[two].mean(axis=0), k)
         b1, b2 = _top(scores_b[one].mean(axis=0), k), _top(scores_b[two].mean(axis=0), k)
         out[s] = (len(a1 & b2) + len(a2 & b1)) / 2

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save_file
 
 from harness_heads.conditions import Condition
 from harness_heads.heads import Geometry, Head, HeadSet, ModelRef, SetEntry, SetTable, empty_set
@@ -98,6 +99,22 @@ def discovered(world: World) -> list[HeadSet]:
                 f"tiny-digits/{name}", MODEL, world.geometry, heads, tuple(float(scores[i]) for i in order), provenance
             )
         )
+    return out
+
+
+def write_discoveries(folder: Path, world: World, samples: int = 10) -> list[Path]:
+    """One discovery folder a set: its own heads score far above the others in every sample."""
+    rng = np.random.default_rng(world.seed + 4)
+    out = []
+    for heads in discovered(world):
+        path = folder / heads.name.split("/")[1]
+        scores = rng.random((samples, len(world.geometry.heads), max(world.geometry.heads))).astype(np.float32)
+        for head in heads:
+            scores[:, head.layer, head.head] += 5
+        heads.save(path / "head_set.json")
+        clusters = json.dumps([f"strip-{i}" for i in range(samples)])
+        save_file({"scores": scores, "mean": scores.mean(axis=0)}, path / "scores.safetensors", {"clusters": clusters})
+        out.append(path)
     return out
 
 

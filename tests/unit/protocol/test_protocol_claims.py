@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import synthetic as syn
 
+from harness_heads.errors import HarnessHeadsError
 from harness_heads.protocol.analysis import Analysis, analyse
 from harness_heads.protocol.checklist import MISSING, NOT_APPLICABLE, REPORTED, checklist, counts
 from harness_heads.protocol.claims import Verdict, judge
@@ -185,12 +186,18 @@ def test_published_sets_have_no_ceiling_to_report(tmp_path: Path) -> None:
     assert items_of(_both(tmp_path, world))[5][0] == NOT_APPLICABLE
 
 
-def test_a_discovery_folder_brings_the_ceiling(tmp_path: Path) -> None:
+def test_discovery_folders_bring_the_ceiling(tmp_path: Path) -> None:
     folder = syn.write_ncs(tmp_path / "a", WORLD)
-    (tmp_path / "d").mkdir()
-    pair = (
-        '{"overlaps": [{"pair": "a / b", "overlap": 5, "self_a": 7, "self_b": 8, "low": 4, "high": 6, "chance": 0.5}]}'
-    )
-    (tmp_path / "d" / "discovery.json").write_text(pair)
-    a = analyse(load_evidence([folder, tmp_path / "d"]), 40)
+    extra = syn.write_discoveries(tmp_path / "d", WORLD)
+    a = analyse(load_evidence([folder, *extra]), 40)
     assert items_of(a)[5][0] == REPORTED
+    (pair,) = a.evidence.discovery[0]["overlaps"]
+    # both settings score the same planted heads high in every sample: halves agree with themselves and with each other
+    assert pair["self_a"] == pair["self_b"] == 8
+    assert pair["overlap"] == len(set(syn.discovered(WORLD)[0].heads) & set(syn.discovered(WORLD)[1].heads))
+    assert load_evidence([*extra[::-1], folder]).digest == a.evidence.digest
+
+
+def test_discovery_folders_alone_are_no_evidence(tmp_path: Path) -> None:
+    with pytest.raises(HarnessHeadsError, match="no evidence"):
+        load_evidence(syn.write_discoveries(tmp_path, WORLD))
