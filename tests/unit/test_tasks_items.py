@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from task_yaml import config_of
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import probe_from_dict
 from harness_heads.tasks.balance import crossed, dealt, others
 from harness_heads.tasks.data import open_data
 from harness_heads.tasks.items import to_docs
-from harness_heads.tasks.lint import read_yaml
 from harness_heads.tasks.pictures import paint
 from harness_heads.tasks.recipes import RECIPES
 from harness_heads.tasks.sources import DigitsSource
@@ -26,14 +25,11 @@ from harness_heads.tasks.spec import TaskSpec, spec_from_config
 from harness_heads.tiny import data as tiny
 from harness_heads.tiny import wording
 
-TASKS = Path(__file__).resolve().parents[2] / "tasks"
 DIGIT_TASKS = ("ncs_digits", "cers_digits", "ncs_grid_digits", "ncs_strip_digits")
 
 
 def spec_of(name: str) -> TaskSpec:
-    config = read_yaml(next(TASKS.rglob(f"{name}.yaml"))).config
-    assert config is not None
-    return spec_from_config(config)
+    return spec_from_config(config_of(name))
 
 
 def build(spec: TaskSpec) -> list[dict[str, Any]]:

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from task_yaml import config_of
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import probe_from_dict
 from harness_heads.tasks.data import DATA_ROOT, DATA_VARIABLE, open_data
 from harness_heads.tasks.items import to_docs
-from harness_heads.tasks.lint import read_yaml
 from harness_heads.tasks.pictures import paint
 from harness_heads.tasks.readers import (
     READER_OPTIONS,
@@ -46,9 +46,7 @@ def fixtures_as_data(monkeypatch):
 
 
 def spec_of(name: str, n: int = 4, **options: Any) -> TaskSpec:
-    config = read_yaml(next((ROOT / "tasks").rglob(f"{name}.yaml"))).config
-    assert config is not None
-    spec = spec_from_config(config)
+    spec = spec_from_config(config_of(name))
     if spec.recipe == "grounding":
         options = {"detection": 6, **options}
     return replace(spec, n=n, options={**spec.options, **options})
@@ -404,8 +402,7 @@ def test_papers_counts_are_in_the_yamls():
         "grounding_refcoco_8811": (8811, 200, "sample", True),
     }
     for name, expected in counts.items():
-        config = read_yaml(next((ROOT / "tasks").rglob(f"{name}.yaml"))).config
-        assert config is not None
+        config = config_of(name)
         recipe = RECIPES["grounding"]
         spec = spec_from_config(config)
         got = [recipe.option(spec, o) for o in ("detection", "split_rule", "include_detection")]
