@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from harness_heads.conditions import condition_from_dict
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import ProbeResult, item_record_from_dict, probe_from_dict
 from harness_heads.tasks.lint import read_yaml
+from harness_heads.tasks.pooling import stratified_mean
 from harness_heads.tasks.task import POINTER, RECORD, HeadTask
 
 TASKS = Path(__file__).resolve().parents[2] / "tasks"
@@ -241,6 +243,34 @@ def test_lmms_eval_runs_the_tasks_with_its_own_model(manager):
     assert results["results"]["cers_digits"]["accuracy oracle,none"] == 0.25
     assert len(results["samples"]["ncs_digits"]) == 8
     assert results["configs"]["ncs_digits"]["harness_heads"]["n"] == 200
+
+
+def test_groups_pool_over_their_tasks(tmp_path):
+    """Per-task rows stay; the group's row is their mean weighted by items."""
+    for number, (n, seed) in enumerate(((4, 1), (12, 2))):
+        (tmp_path / f"t{number}.yaml").write_text(
+            f"task: t{number}\nclass: !function harness_heads.tasks.task.HeadTask\nrecipe: mcq_matched_mismatched\n"
+            f"data: {{path: harness-heads/digits, split: choose}}\ncolumns: {{image: image, label: label}}\n"
+            f"question: Which digit is shown?\nn: {n}\nseed: {seed}\n",
+            encoding="utf-8",
+        )
+    (tmp_path / "g.yaml").write_text(
+        "group: g\ntask: [t0, t1]\naggregate_metric_list:\n  - {metric: accuracy matched, weight_by_size: true, "
+        "aggregation: !function harness_heads.tasks.pooling.stratified_mean}\n",
+        encoding="utf-8",
+    )
+    manager = TaskManager("ERROR", include_path=str(tmp_path), include_defaults=False)
+    results = simple_evaluate("dummy", tasks=["g"], task_manager=manager)
+    assert results is not None
+    assert results["results"]["t0"]["record,none"] == "4 of 4 items"
+    assert results["groups"]["g"]["accuracy matched,none"] == 0.25
+
+
+def test_stratified_mean():
+    assert stratified_mean([1.0, 0.0], [3, 1]) == 0.75
+    assert stratified_mean([1.0, 0.0], [3, 1], False) == 0.5
+    assert stratified_mean([1.0, math.nan, "not estimable"], [3, 1, 9]) == 1.0
+    assert stratified_mean(["no"], [2]) == "not estimable"
 
 
 def test_groups_are_found(manager):
