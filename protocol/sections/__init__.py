@@ -6,6 +6,7 @@ from harness_heads.protocol.sections.arms import arms_section
 from harness_heads.protocol.sections.comparisons import comparisons_section
 from harness_heads.protocol.sections.damage import damage_section
 from harness_heads.protocol.sections.dose import dose_section
+from harness_heads.protocol.sections.grounding import grounding_section
 from harness_heads.protocol.sections.intervals import intervals_section
 from harness_heads.protocol.sections.items import items_section
 from harness_heads.protocol.sections.results import results_section
@@ -15,6 +16,7 @@ from harness_heads.protocol.sections.sweeps import rows_section, sweeps_section
 
 _ORDER = (
     results_section,
+    grounding_section,
     arms_section,
     intervals_section,
     comparisons_section,
