@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness_heads.attention import Call, Handler, handling, installed
+from harness_heads.attention import Call, Handler, forward_arguments, handling, installed
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import Family
 from harness_heads.reading import probabilities
@@ -155,7 +155,7 @@ def capture(
     device = next(model.parameters()).device
     reader = _Reader(wants, pads, len(geometry.heads), max(geometry.heads), device, inner)
     with torch.no_grad(), installed(model, family), handling(reader):
-        model(**to_device(inputs, model), use_cache=False, logits_to_keep=1)
+        model(**forward_arguments(model, to_device(inputs, model)))
     missed = [layer for layer, count in enumerate(geometry.heads) if count and layer not in reader.layers]
     if missed or reader.got is None:
         raise HarnessHeadsError(

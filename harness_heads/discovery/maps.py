@@ -89,7 +89,7 @@ def read_maps(
     image_tokens = layout.image_positions
     target = image_tokens if referent is None else layout.region_tokens(referent, name="referent")
     want = Want(queries, {"target": target, "image": image_tokens}, {"rows": torch.arange(len(queries))})
-    inputs = with_answers(rendered, [answer], pad_token(loaded.model, loaded.processor))
+    inputs = with_answers(rendered, [answer], pad_token(loaded.model, loaded.processor), config)
     got = capture(loaded.model, loaded.family, inputs, [want], rendered.pads)[0]
     after: dict[str, NDArray[np.float64]] = {}
     if condition is not None:

@@ -193,12 +193,13 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", text).strip()
 
 
-def with_answers(rendered: Rendered, answers: Sequence[Tensor], pad: int) -> dict[str, Any]:
+def with_answers(rendered: Rendered, answers: Sequence[Tensor], pad: int, config: Any) -> dict[str, Any]:
     """Inputs of a batch with answer tokens behind each prompt, padded on the right.
 
     Args:
         answers: token ids of each answer; long (n,).
         pad: id of the padding token.
+        config: the model's; PaliGemma marks tokens behind the prompt as suffix, which the prompt does not see.
     """
     longest = max(len(answer) for answer in answers)
     inputs = dict(rendered.inputs)
@@ -213,7 +214,8 @@ def with_answers(rendered: Rendered, answers: Sequence[Tensor], pad: int) -> dic
         mask = torch.ones((batch, length), dtype=torch.long)
     inputs["input_ids"] = torch.cat([inputs["input_ids"], tail], 1)
     inputs["attention_mask"] = torch.cat([mask, seen.to(mask.dtype)], 1)
+    kind = 1 if str(getattr(config, "model_type", "")).startswith("paligemma") else 0
     for name, value in rendered.inputs.items():
         if name.endswith("token_type_ids") and value.shape == (batch, length):
-            inputs[name] = torch.cat([value, value.new_zeros((batch, longest))], 1)
+            inputs[name] = torch.cat([value, value.new_full((batch, longest), kind)], 1)
     return inputs

@@ -227,7 +227,7 @@ def _read_batch(
     inputs: Mapping[str, Any] = rendered.inputs
     if job.answered:
         pad = pad_token(loaded.model, loaded.processor)
-        inputs = with_answers(rendered, [a.ids for a in answers], pad)
+        inputs = with_answers(rendered, [a.ids for a in answers], pad, loaded.model.config)
     got = capture(loaded.model, loaded.family, inputs, [p.want for p in plans], rendered.pads)
     null = _null_maps(loaded, job, asks) if job.calibrated else None
     out = []

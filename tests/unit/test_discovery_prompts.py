@@ -149,7 +149,7 @@ def test_slow_tokenizers_are_refused() -> None:
 def test_answers_stand_behind_each_prompt() -> None:
     made = rendered("short", "a longer one " * 3)
     answers = [torch.tensor([7, 8, 9]), torch.tensor([5])]
-    inputs = with_answers(made, answers, pad=0)
+    inputs = with_answers(made, answers, 0, build_config(processor().tokenizer))
     length = made.inputs["input_ids"].shape[1]
     assert inputs["input_ids"][:, length:].tolist() == [[7, 8, 9], [5, 0, 0]]
     assert inputs["attention_mask"][:, length:].tolist() == [[1, 1, 1], [1, 0, 0]]

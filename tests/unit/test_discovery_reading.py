@@ -11,6 +11,7 @@ from oracle import float64_throughout, run_oracle
 from tiny_models import BUILDERS, build
 
 from harness_heads.discovery.capture import Got, Want, capture
+from harness_heads.discovery.prompts import Rendered, with_answers
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import family_of
 from harness_heads.layouts import PromptLayout
@@ -131,3 +132,23 @@ def test_as_many_wants_as_prompts() -> None:
     want = want_of(layout, case.sizes[0])
     with pytest.raises(HarnessHeadsError, match="1 prompts in the batch, 2 wanted"):
         capture(case.model, rules, case.inputs, [want, want], [0, 0])
+
+
+@pytest.mark.parametrize("family", BUILDERS)
+def test_answer_tokens_behind_the_prompt_change_nothing_of_its_rows(family: str) -> None:
+    """All sources are read in one pass: prompt rows must not see the answer, prefix attention included."""
+    case = build(family, 1, seed=6, dtype=torch.float64)
+    rules = family_of(case.model)
+    layout = rules.layout(case.model.config, case.inputs, case.sizes, case.tokenizer)
+    want = want_of(layout, case.sizes[-1])
+    rendered = Rendered(case.inputs, (layout,), (0,), ("",))
+    alone = capture(case.model, rules, case.inputs, [want], [0])[0]
+    answered = with_answers(rendered, [torch.tensor([70, 71, 72])], 0, case.model.config)
+    behind = capture(case.model, rules, answered, [want], [0])[0]
+    for name in want.regions:
+        torch.testing.assert_close(behind.sums[name], alone.sums[name], rtol=1e-6, atol=1e-9, equal_nan=True)
+    rows = torch.arange(layout.length, layout.length + 3)
+    later = capture(case.model, rules, answered, [Want(rows, want.regions)], [0])[0]
+    # layers with a sliding window may no longer reach the image from there
+    reached = later.sums["image"].nan_to_num(0.0)
+    assert bool((reached >= 0).all()) and float(reached.amax()) > 0
