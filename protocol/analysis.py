@@ -25,7 +25,7 @@ from harness_heads.protocol.resampled import RESAMPLES, Bootstrap, Resampled
 from harness_heads.protocol.scores import ScoreTable, score_tables
 
 ALPHA = 0.05
-CLAIM_SCORES = {"necessity": ("ncs", "ncs_grid", "grounding_drop"), "steerability": ("cers",)}
+CLAIM_SCORES = {"necessity": ("ncs", "ncs_grid", "grounding_drop", "stock_loss"), "steerability": ("cers",)}
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,8 @@ def _adjust(tests: Sequence[Test], evidence: Evidence, alpha: float) -> list[Tes
     claimed = set()
     if plan is not None:
         for claim in plan.claims:
-            claimed |= {t.id for t in matching(claim, tests) if claim.kind in ("necessity", "steerability")}
+            if claim.kind in ("necessity", "steerability"):
+                claimed |= {t.id for t in matching(claim, tests) if not evidence.runs[t.run].value.get("fan")}
     out: dict[str, Test] = {}
     for family in sorted({t.effect.family for t in tests}):
         mine = [t for t in tests if t.effect.family == family]

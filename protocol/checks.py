@@ -109,6 +109,8 @@ def merged(runs: Sequence[RunInfo], tasks: Sequence[TaskEvidence]) -> None:
     """
     revisions: dict[str, object] = {}
     for run in runs:
+        if run.value.get("fan"):
+            continue
         name, revision = str(run.model["id"]), run.model.get("revision")
         if revisions.setdefault(name, revision) != revision:
             raise HarnessHeadsError(
@@ -144,6 +146,8 @@ def _baseline(task: TaskEvidence, arm: str, run: RunInfo) -> np.ndarray | None:
     if not conditions:
         return None
     block = task.blocks[(arm, conditions[0])]
+    if run.sets.baseline.key not in block.sets:
+        return None
     return np.asarray(block.logprobs[:, block.sets.index(run.sets.baseline.key)])
 
 

@@ -75,7 +75,7 @@ def _bars(a: Analysis, test: Test, task: TaskEvidence, item: int, control: int) 
     for arm, condition, words in _cells(task, test):
         block = task.blocks[(arm, condition)]
         right = task.right(arm)
-        if not condition.startswith("steer"):
+        if not condition.startswith("steer") and empty in block.sets:
             out.append((f"{words}, untouched", _p(block, empty, right, item), "barbase"))
         out += [(f"{words}, {name}", _p(block, key, right, item), kind) for name, key, kind in sets]
     return out
@@ -84,6 +84,8 @@ def _bars(a: Analysis, test: Test, task: TaskEvidence, item: int, control: int) 
 def _cells(task: TaskEvidence, test: Test) -> list[tuple[str, str, str]]:
     """Arms and conditions behind a score: (arm, condition, words)."""
     condition = test.effect.condition
+    if test.effect.score == "stock_loss":
+        return [(arm, c, "score") for arm, c in sorted(task.blocks)]
     if test.effect.score == "ncs":
         return [(arm, condition, arm) for arm in ("matched", "mismatched")]
     op, *rest = condition.split(":")

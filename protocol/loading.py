@@ -14,6 +14,7 @@ from harness_heads.probes import item_record_from_dict
 from harness_heads.protocol import checks
 from harness_heads.protocol.discoveries import Discovery, is_discovery, overlaps, read_discovery
 from harness_heads.protocol.evidence import Evidence, RunInfo, TaskEvidence, canonical, run_info_from_dict
+from harness_heads.protocol.fan import is_member, read_fan
 from harness_heads.protocol.plan import Plan, load_plan, plan_from_dict
 from harness_heads.protocol.records import TaskReader
 
@@ -38,14 +39,19 @@ def read_all(paths: Sequence[Path], plan: Path | None = None) -> Evidence:
     tasks: list[tuple[RunInfo | None, TaskEvidence]] = []
     notes: list[str] = []
     discovered: list[Discovery] = []
+    fan: list[Path] = []
     for path in dict.fromkeys(Path(p) for p in paths):
         if is_discovery(path):
             discovered.append(read_discovery(path))
+            continue
+        if is_member(path):
+            fan.append(path)
             continue
         found = _read_folder(path)
         tasks += found.tasks
         plans += found.plans
         notes += found.notes
+    tasks += read_fan(fan)
     if discovered and not tasks:
         raise HarnessHeadsError("discovery folders alone are no evidence; name a run folder too")
     names = sorted(d.heads.name for d in discovered)

@@ -16,8 +16,6 @@ from harness_heads.protocol.arrays import Floats, Ints
 from harness_heads.protocol.evidence import NO_CONDITION, Block, RunInfo, TaskEvidence
 from harness_heads.scoring import READINGS, Reading
 
-PRIMARY = {"mask": "ncs", "steer": "cers", "grid": "ncs_grid", "locate": "grounding_drop"}
-"""The score that a kind of condition is judged by; the others are printed beside it."""
 SUFFIXES = ("", "_renorm")
 """Ends of score names, by reading of P."""
 LABELS: Mapping[str, str] = {
@@ -42,6 +40,7 @@ LABELS: Mapping[str, str] = {
     "grounding_drop": "grounding accuracy drop",
     "mislocated": "valid box, IoU below .5",
     "unparsable": "answer that is no box",
+    "stock_loss": "1 - task score",
 }
 
 
@@ -94,6 +93,8 @@ def log_odds(logprobs: Floats, options: Ints) -> Floats:
 def score_tables(task: TaskEvidence, run: RunInfo) -> tuple[ScoreTable, ...]:
     """Every score that the task's arms and conditions determine."""
     empty = run.sets.baseline.key
+    if run.value.get("fan"):
+        return _fan(task)
     out: list[ScoreTable] = []
     for condition in _shared(task, "matched", "mismatched"):
         out += _necessity(task, condition, empty)
@@ -115,7 +116,7 @@ def arm_probabilities(task: TaskEvidence, run: RunInfo) -> Mapping[str, Floats]:
     for arm in task.arms:
         for condition in task.conditions(arm):
             block = task.blocks[(arm, condition)]
-            if block.logprobs.shape[2]:
+            if block.logprobs.shape[2] and run.sets.baseline.key in block.sets:
                 out[arm] = block.logprobs[:, block.sets.index(run.sets.baseline.key)]
                 break
     return out
@@ -189,6 +190,12 @@ def _grounding(task: TaskEvidence, arm: str, condition: str, block: Block, empty
         "unparsable": np.asarray(~parsed, np.float64)[:, columns],
     }
     return [ScoreTable(n, condition, keys, v, n == "grounding_drop") for n, v in values.items()]
+
+
+def _fan(task: TaskEvidence) -> tuple[ScoreTable, ...]:
+    """A stock task answered in words under each set: what was lost of its score."""
+    ((_, condition), block) = next(iter(task.blocks.items()))
+    return (ScoreTable("stock_loss", condition, block.sets, 1.0 - np.exp(block.logprobs[:, :, 0]), True),)
 
 
 def _gold(detail: Mapping[str, object], arm: str) -> list[float]:
