@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from harness_heads.errors import HarnessHeadsError
 
 SCHEMA = 1
+CONTROL_NOTES = ("pool", "overlap", "image_mass")  # what a table says of a draw beside its heads
 KEY_LENGTH = 16  # hex digits of an identity digest that key tables and records: 64 bits, no clash within a run
 
 
@@ -300,6 +301,7 @@ class SetTable:
                 "draw": e.draw,
                 "seed": e.seed,
                 "heads": [list(h) for h in e.heads],
+                **{key: e.heads.provenance[key] for key in CONTROL_NOTES if key in e.heads.provenance},
             }
             for e in self.entries
         ]
@@ -309,7 +311,8 @@ def set_table_from_list(rows: Sequence[Mapping[str, Any]], model: ModelRef, geom
     """Read what :meth:`SetTable.to_list` wrote and check every identity digest."""
     entries = []
     for row in rows:
-        heads = HeadSet(row["name"], model, geometry, tuple(Head(*pair) for pair in row["heads"]))
+        notes = {key: row[key] for key in CONTROL_NOTES if key in row}
+        heads = HeadSet(row["name"], model, geometry, tuple(Head(*pair) for pair in row["heads"]), provenance=notes)
         if heads.identity != row["identity"]:
             raise HarnessHeadsError(f"set table: the heads of {row['name']!r} do not fit their digest; file was edited")
         entries.append(SetEntry(row["role"], heads, row["family"], row["parent"], row["draw"], row["seed"]))
