@@ -238,7 +238,9 @@ class TableSource(EncodedSource):
 
     def __init__(self, table: Any, names: Mapping[str, Sequence[str]], images: Sequence[str], label: str) -> None:
         super().__init__(table.column_names, names, label)
-        self._table, self._images = table, frozenset(images)
+        self._table = table
+        # one column at a time: a row read whole would decode every picture of it
+        self._images = {name: table.select_columns([name]) for name in images}
         self._read: dict[str, list[Any]] = {}
 
     def __len__(self) -> int:
@@ -247,7 +249,7 @@ class TableSource(EncodedSource):
     def cell(self, row: int, column: str) -> Any:
         self.need(column)
         if column in self._images:
-            return self._table.select_columns([column])[row][column]
+            return self._images[column][row][column]
         if column not in self._read:
             self._read[column] = list(self._table.select_columns([column])[:][column])
         return self._read[column][row]

@@ -119,8 +119,14 @@ def split_synonyms(name: str) -> tuple[str, ...]:
 def _words(name: str) -> tuple[str, ...]:
     """Comparable words: one spelling of accents, case, punctuation and plural."""
     text = "".join(c if c.isalnum() or unicodedata.combining(c) else " " for c in unicodedata.normalize("NFC", name))
-    words = tuple(text.casefold().split())
-    return tuple(w[:-1] if len(w) > 3 and w.endswith("s") and not w.endswith("ss") else w for w in words)
+    return tuple(_singular(word) for word in text.casefold().split())
+
+
+def _singular(word: str) -> str:
+    """One form for singular and plural: ``sunglass`` and ``sunglasses`` are two classes of ImageNet."""
+    if word.endswith(("sses", "xes", "zes", "ches", "shes")):
+        return word[:-2]
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
 @cache

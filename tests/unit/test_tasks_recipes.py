@@ -119,7 +119,7 @@ def test_a_task_never_shrinks_silently():
         ("barn", "barn spider, Araneus cavaticus", True),
         ("tench, Tinca tinca", "goldfish, Carassius auratus", False),
         ("bass", "basset, basset hound", False),
-        ("glass", "glasses", False),
+        ("horse", "horses", True),
         ("猫", "犬", False),
     ],
 )
@@ -207,7 +207,7 @@ def test_cvbench_answers_have_parentheses():
     questions = questions_of("vqa_cvbench")
     assert len(questions) == 48
     assert questions[2].answer == "2" and set(questions[2].wrong) == {"3", "1", "0", "5"}
-    assert Counter(len(q.wrong) for q in questions) == {4: 24, 1: 24}
+    assert Counter(len(q.wrong) for q in questions) == {4: 12, 1: 36}
 
 
 def test_countbench_never_shows_its_caption():
