@@ -1,9 +1,10 @@
 """How stable discovery is on the embedded model, and what changing the source or the query does to the heads.
 
     harness-heads discover --model tiny-digits --all-settings --n 400 --output reports/runs/discover-tiny-digits
-    python reports/tiny-digits/discovery_stability.py reports/runs/discover-tiny-digits
+    python reports/tiny-digits/discovery_stability.py reports/runs/discover-tiny-digits [--ship]
 
-Writes ``discovery.json``, ``discovery.md`` and ``discovery-overlap.svg`` beside this file, whatever the figures are.
+Writes ``discovery.json``, ``discovery.md`` and ``discovery-overlap.svg`` beside this file, whatever the figures are;
+with ``--ship`` it also puts the two sets of the demo among the shipped ones. Run it again whenever the weights change.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 from tabulate import tabulate
 
 from harness_heads.discovery.design import corpus_settings
 from harness_heads.discovery.drawing import overlap_picture
 from harness_heads.discovery.output import Stored, read
 from harness_heads.discovery.overlap import SplitHalf, matrix, split_half
+from harness_heads.head_sets import shipped_path
 
 HERE = Path(__file__).resolve().parent
+SHIPPED = ("dg-ref-qsp", "dg-ord-last")
 WANTED = 0.90  # share of the top k that two halves of the data should have in common
 SPLITS = 200
 
@@ -113,13 +117,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path, help="folder that discover wrote")
     parser.add_argument("--output", type=Path, default=HERE)
+    parser.add_argument("--ship", action="store_true", help="copy the demo's two sets into the package")
     args = parser.parse_args()
+    if args.ship:
+        for name in SHIPPED:
+            stored = read(args.runs / name)
+            stored.head_set.save(shipped_path(stored.head_set.name))
     value = collect(args.runs)
     (args.output / "discovery.json").write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     (args.output / "discovery.md").write_text(words(value), encoding="utf-8")
     overlap = value["full_data_overlap"]
-    import numpy as np
-
     picture = overlap_picture(np.array(overlap["shared"]), overlap["names"])
     (args.output / "discovery-overlap.svg").write_text(picture, encoding="utf-8")
     print(words(value))
