@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from task_yaml import config_of
 
 from harness_heads.errors import HarnessHeadsError
-from harness_heads.probes import probe_from_dict
+from harness_heads.probes import item_id, probe_from_dict
 from harness_heads.tasks.balance import crossed, dealt, others
 from harness_heads.tasks.data import open_data
 from harness_heads.tasks.items import to_docs
@@ -195,3 +195,9 @@ def test_only_the_evaluation_split_is_used_by_default():
     assert spec_of("ncs_digits_choose").data.split == "choose"
     with pytest.raises(HarnessHeadsError, match="unknown split 'evaluat'"):
         DigitsSource("evaluat")
+
+
+@pytest.mark.parametrize(("name", "digest"), [("ncs_digits", "46841c033b02a10f"), ("cers_digits", "03017608672d22b9")])
+def test_published_items_stay_the_same(name, digest):
+    """Plans and reports of the embedded model speak of these items; who changes them raises the recipe's version."""
+    assert item_id({"items": [doc["item"] for doc in build(spec_of(name))]}) == digest
