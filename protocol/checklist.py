@@ -106,7 +106,16 @@ def _corpus(a: Analysis, _: Sequence[Finding]) -> _Answer:
 
 
 def _rows(a: Analysis, _: Sequence[Finding]) -> _Answer:
-    names = ("source_words", "source", "rows", "measure", "aggregation", "region_norm", "normalisation", "selection")
+    names: tuple[str, ...] = (
+        "source_words",
+        "source",
+        "rows",
+        "measure",
+        "aggregation",
+        "region_norm",
+        "normalisation",
+        "selection",
+    )
     names += ("ties", "order", "out_row", "span", "setting")
     return _discovery(a, names, "rows, aggregation, normalisation and ties")
 

@@ -38,7 +38,7 @@ def test_32_bit_values_take_half_the_room() -> None:
     assert len(pack(values.astype(np.float32).astype(np.float64))["deflate_base64"]) < 0.65 * whole
 
 
-@pytest.mark.parametrize("damage", [{"shape": [7]}, {"deflate_base64": "AAAA"}, {"dtype": None}])
+@pytest.mark.parametrize("damage", [{"shape": [7]}, {"deflate_base64": "AAAA"}, {"dtype": "<q7"}])
 def test_damage_is_one_line(damage: dict[str, object]) -> None:
     with pytest.raises(HarnessHeadsError, match="cannot be read back"):
         unpack({**pack(RNG.normal(size=(2, 3))), **damage})
