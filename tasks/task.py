@@ -118,7 +118,11 @@ class HeadTask(ConfigurableMessagesTask):  # type: ignore[misc]  # lmms-eval shi
         return self.arm_messages(doc, arm=_main(doc)["probe"]["arm"])
 
     def build_all_requests(self, *, limit: int | None = None, **kwargs: Any) -> None:
-        """Warn where a run is cut short, then build."""
+        """Warn where a run is cut short, then build.
+
+        lmms-eval's request cache is left out: it keys on the task's name alone and stores requests without messages.
+        """
+        kwargs["cache_requests"] = False
         if limit and limit < self.spec.n:
             logger.warning(
                 f"{self.spec.task}: --limit {limit} is below the {self.spec.n} items planned; flagged in results"

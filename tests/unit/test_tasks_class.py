@@ -159,6 +159,16 @@ def test_order_and_ranks_change_nothing():
     assert sorted(row[RECORD]["item"] for row in gathered) == sorted(row[RECORD]["item"] for row in rows)
 
 
+def test_the_request_cache_is_not_used():
+    """It would answer for another seed, and its requests have lost their messages."""
+    task = task_of("ncs_digits", n=4)
+    first = requests_of(task, cache_requests=True, rewrite_requests_cache=True)
+    other = task_of("ncs_digits", n=4, seed=1)
+    second = requests_of(other, cache_requests=True)
+    assert {r.args[0] for r in first}.isdisjoint(r.args[0] for r in second)
+    assert all(callable(r.args[1]) for r in second)
+
+
 def test_a_rank_without_documents_pads():
     task = task_of("ncs_digits", n=4)
     requests = requests_of(task, rank=5, world_size=6)
