@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from harness_heads.attention import kernel_name, refuse_unsupported
 from harness_heads.conditions import Condition
 from harness_heads.engine_dose import doses
-from harness_heads.engine_generate import Prompts, acting
+from harness_heads.engine_generate import Prompts, Watch, acting
 from harness_heads.engine_options import option_logprobs, option_tokens, total_mass, with_answer_prefix, without_padding
 from harness_heads.engine_run import Mode, Runner
 from harness_heads.errors import HarnessHeadsError
@@ -160,7 +160,7 @@ class Engine:
         *,
         regions: Mapping[str, Region] | None = None,
         image_sizes: Sequence[tuple[int, int]] = (),
-    ) -> Iterator[None]:
+    ) -> Iterator[Watch]:
         """Context in which ``model.generate`` and ``model(...)`` run under the intervention.
 
         Works with a key/value cache and with batches padded on the left; row groups, image tokens and padding are found
@@ -169,6 +169,9 @@ class Engine:
         Args:
             heads: one set for all rows of the batch, or one per row.
             regions, image_sizes: needed when the condition names a region; all rows must then hold one prompt.
+
+        Yields:
+            A watch; after a prefill that holds the empty set beside others, its ``doses()`` say what those moved.
 
         Raises:
             HarnessHeadsError: when the context closes, if the intervention touched nothing in it.
@@ -180,8 +183,8 @@ class Engine:
         prompts = Prompts(
             self.model, self.family, self.processor, [s.heads for s in sets], condition, regions or {}, image_sizes
         )
-        with acting(prompts):
-            yield
+        with acting(prompts) as watch:
+            yield watch
 
     def logprobs_under(self, inputs: Mapping[str, Any], heads: Sequence[Head], action: Action) -> Tensor:
         """Log-probabilities (V,) of the final row under an action, as :meth:`answer` computes them; float64."""

@@ -31,8 +31,9 @@ def run_batch(
 ) -> Outcome:
     """One batch: row b is the prompt under ``targets[b]``."""
     decoder = family.decoder(model)
-    embeddings = decoder_kwargs["inputs_embeds"]
-    overwrite = Overwrite(targets, embeddings.device, embeddings.shape[1])
+    given = decoder_kwargs.get("inputs_embeds")
+    prompt: Tensor = decoder_kwargs["input_ids"] if given is None else given
+    overwrite = Overwrite(targets, prompt.device, prompt.shape[1])
     repeated = repeat(decoder_kwargs, len(targets))
     with torch.no_grad(), installed(model, family), handling(overwrite):
         hidden = decoder(**repeated).last_hidden_state[:, -1]

@@ -28,7 +28,7 @@ def doses(
     Raises:
         HarnessHeadsError: if a set touched no row, or moved no attention at all.
     """
-    in_scope = action.rows.to(record.rows.device)[record.rows]
+    in_scope = action.rows[record.rows.to(action.rows.device)]
     rows = int(in_scope.sum())
     means = mean_masses(record.masses, in_scope, number)
     found = {}
@@ -56,4 +56,4 @@ def mean_masses(masses: Mapping[int, Tensor], rows: Tensor, key_set: int) -> dic
         masses: per layer (H, R, G), as a clean pass's record leaves them.
         rows: which of the R recorded rows count; bool (R,).
     """
-    return {layer: mass[:, rows, key_set].double().mean(1).tolist() for layer, mass in masses.items()}
+    return {layer: mass[:, rows.to(mass.device), key_set].double().mean(1).tolist() for layer, mass in masses.items()}

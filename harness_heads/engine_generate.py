@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from harness_heads.attention import handling, installed
+from harness_heads.attention import Call, handling, installed
 from harness_heads.conditions import Condition
 from harness_heads.engine_handlers import Overwrite, Target
 from harness_heads.errors import HarnessHeadsError
@@ -18,6 +19,7 @@ from harness_heads.families import Family
 from harness_heads.heads import Head
 from harness_heads.interventions import Action, resolve
 from harness_heads.layouts import ImageTokens, PromptLayout, no_cells
+from harness_heads.reading import region_sums
 from harness_heads.regions import Region
 
 
@@ -75,7 +77,7 @@ def coarse_layout(family: Family, config: Any, tokens: Tensor, processor: Any) -
 
     image = family.image_token(config)
     positions = (tokens == image).nonzero()[:, 0]
-    images = (ImageTokens(positions, no_cells(len(positions)), (1, 1)),) if len(positions) else ()
+    images = (ImageTokens(positions, no_cells(len(positions)), None),) if len(positions) else ()
     turn = user_turn(tokens, processor, family.turn_start, family.turn_end, image)
     return PromptLayout(len(tokens), images, turn, family.may_look_ahead)
 
@@ -99,9 +101,14 @@ class Watch:
     overwrite: Overwrite
     forwards: int = 0
     acted: list[int] = field(default_factory=list)
+    prefill: bool = False
+    same_prompt: bool = False
+    vision: dict[str, Any] = field(default_factory=dict)
+    clean: dict[int, Tensor] = field(default_factory=dict)
 
     def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        arguments = dict(kwargs)
+        # generate runs the vision tower before the prefill and drops its arguments (grids, sizes)
+        arguments = {**self.vision, **{name: value for name, value in kwargs.items() if value is not None}}
         if args:
             arguments["input_ids"] = args[0]
         cache = arguments.get("cache", arguments.get("past_key_values"))
@@ -114,10 +121,49 @@ class Watch:
             self.overwrite = Overwrite(self.prompts.targets(arguments), ids.device, 0)
         new = arguments["input_ids"] if arguments.get("input_ids") is not None else arguments["inputs_embeds"]
         self.overwrite.length = seen + new.shape[1]
+        self.prefill = seen == 0
+        if self.prefill:
+            self.clean = {}
+            self.same_prompt = bool((new == new[:1]).all())
         self.forwards += 1
 
-    def attend(self, layer: int, call: Any) -> Tensor:
+    def attend(self, layer: int, call: Call) -> Tensor:
+        shared = self._shared_action()
+        if self.prefill and shared is not None and layer in self.overwrite.plan:
+            row, action = shared
+            rows, keys = action.rows.nonzero()[:, 0], action.keys[:, None]
+            if len(rows) and call.query.shape[2] == action.length:
+                device = call.query.device
+                self.clean[layer] = region_sums(call, rows.to(device), keys.to(device), row)[:, :, 0].mean(1)
         return self.overwrite.attend(layer, call)
+
+    def _shared_action(self) -> tuple[int, Action] | None:
+        """The batch row of an empty set beside other sets on the same prompt, and what is done to those."""
+        targets = self.overwrite.targets
+        empty = [row for row, target in enumerate(targets) if target.action is None]
+        actions = {id(target.action): target.action for target in targets if target.action is not None}
+        if not empty or len(actions) != 1 or not self.same_prompt:
+            return None
+        action = next(iter(actions.values()))
+        assert action is not None
+        return empty[0], action
+
+    def doses(self) -> list[dict[str, float] | None]:
+        """Dose per row of the last prefill, ``{"before", "after"}`` over the prompt's rows in scope.
+
+        *Before* is read off the row of the empty set, the clean pass of the batch: ``None`` for that row, and for all
+        rows where the batch holds no empty set, several prompts, or no row in scope.
+        """
+        found: list[dict[str, float] | None] = []
+        for row, target in enumerate(self.overwrite.targets):
+            known = all(layer in self.clean for layer, _ in target.heads)
+            if target.action is None or not known or not self.clean:
+                found.append(None)
+                continue
+            before = sum(float(self.clean[layer][head]) for layer, head in target.heads) / len(target.heads)
+            pairs = len(target.heads) * int(target.action.rows.sum())
+            found.append({"before": before, "after": float(self.overwrite.mass[row]) / pairs})
+        return found
 
     def collect(self) -> None:
         """Note how much the handler of the prompts so far has done."""
@@ -160,8 +206,31 @@ def acting(prompts: Prompts) -> Iterator[Watch]:
     watch = Watch(prompts, Overwrite((), torch.device("cpu"), 0))
     hook = model.register_forward_pre_hook(watch, with_kwargs=True)
     try:
-        with installed(model, prompts.family), handling(watch):
+        with installed(model, prompts.family), handling(watch), _vision_arguments(model, watch.vision):
             yield watch
         watch.check()
     finally:
         hook.remove()
+
+
+@contextmanager
+def _vision_arguments(model: nn.Module, found: dict[str, Any]) -> Iterator[None]:
+    """Note what the vision tower is called with in this context; the call itself is left as it is."""
+    owner: Any = model.base_model
+    original = getattr(owner, "get_image_features", None)
+    if original is None:
+        yield
+        return
+
+    @wraps(original)
+    def noting(*args: Any, **kwargs: Any) -> Any:
+        found.clear()
+        # pixels are not needed, and would be kept alive here
+        found.update({name: value for name, value in kwargs.items() if not name.startswith("pixel_values")})
+        return original(*args, **kwargs)
+
+    owner.get_image_features = noting
+    try:
+        yield
+    finally:
+        del owner.get_image_features

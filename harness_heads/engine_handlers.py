@@ -31,6 +31,12 @@ class Group:
     batch: Tensor
     heads: Tensor
 
+    def on(self, device: torch.device) -> Group:
+        """The same group on ``device``: layers of one model may lie on several."""
+        if self.batch.device == device:
+            return self
+        return Group(self.action.to(device), self.batch.to(device), self.heads.to(device))
+
 
 def groups_by_layer(targets: Sequence[Target], device: torch.device) -> dict[int, list[Group]]:
     """The (batch row, head) pairs of every layer, gathered by action."""
@@ -49,6 +55,13 @@ def groups_by_layer(targets: Sequence[Target], device: torch.device) -> dict[int
         ]
         for layer, slots in gathered.items()
     }
+
+
+def note(mass: Tensor, acted: Tensor, batch: Tensor, found: Tensor, rows: int) -> None:
+    """Add what pairs did to the sums of their batch rows: masses (N, R) and touched rows."""
+    batch = batch.to(mass.device)
+    mass.index_add_(0, batch, found.sum(-1).to(mass.device, torch.float64))
+    acted.index_add_(0, batch, torch.full_like(batch, rows))
 
 
 @dataclass(eq=False)
@@ -82,7 +95,7 @@ class Overwrite:
         # counted from the end: a sliding cache drops early keys, and a decoder may drop rows that nothing needs
         positions = torch.arange(queries, device=out.device) + (self.length - queries)
         key_positions = torch.arange(keys, device=out.device) + (self.length - keys)
-        for group in groups:
+        for group in (group.on(out.device) for group in groups):
             rows = group.action.touches(positions).nonzero()[:, 0]
             if not len(rows):
                 continue
@@ -98,8 +111,7 @@ class Overwrite:
             result = attend(pairs, group.action)
             out[group.batch[:, None], rows[None, :], group.heads[:, None]] = result.out
             in_prompt = positions[rows] < group.action.length
-            self.mass.index_add_(0, group.batch, result.mass[:, in_prompt].sum(-1).double())
-            self.acted.index_add_(0, group.batch, torch.full_like(group.batch, len(rows)))
+            note(self.mass, self.acted, group.batch, result.mass[:, in_prompt], len(rows))
         return out
 
 
@@ -127,7 +139,7 @@ class Record:
 
     def attend(self, layer: int, call: Call) -> Tensor:
         if layer in self.layers and self.keys.shape[1]:
-            self.masses[layer] = region_sums(call, self.rows, self.keys)
+            self.masses[layer] = region_sums(call, self.rows.to(call.query.device), self.keys)
         if self.keep_from is not None and layer >= self.keep_from:
             self.kept[layer] = (call.key, call.value)
         self.masks[layer] = call.mask

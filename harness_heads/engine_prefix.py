@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from harness_heads.attention import Call
-from harness_heads.engine_handlers import Group, Target, groups_by_layer
+from harness_heads.engine_handlers import Group, Target, groups_by_layer, note
 from harness_heads.engine_pairs import Pairs, attend, softmax_or_zero, wide
 
 FEW_ROWS = 4  # up to so many rows a shared prefix is cheaper as one product than copied per set
@@ -105,12 +105,12 @@ class ReplayHandler:
         known = self.visible[layer]
         if known is None:
             return torch.arange(self.length, device=positions.device)[None, :] <= positions[:, None]
-        return known[positions - self.first_row]
+        return known.to(positions.device)[positions - self.first_row]
 
     def _overwrite(self, layer: int, call: Prefixed, positions: Tensor, visible: Tensor, out: Tensor | None) -> None:
         """Overwrite touched heads in ``out``; without one, only note the mass of all but the final row."""
         keys = torch.arange(self.length, device=positions.device)
-        for group in self.plan.get(layer, []):
+        for group in (group.on(positions.device) for group in self.plan.get(layer, [])):
             touched = group.action.touches(positions)
             if out is None:
                 touched[-1] = False
@@ -121,19 +121,18 @@ class ReplayHandler:
             result = attend(pairs, group.action)
             if out is not None:
                 out[group.batch[:, None], rows[None, :], group.heads[:, None]] = result.out
-            self.mass.index_add_(0, group.batch, result.mass.sum(-1).double())
-            self.acted.index_add_(0, group.batch, torch.full_like(group.batch, len(rows)))
+            note(self.mass, self.acted, group.batch, result.mass, len(rows))
 
 
 def _few_rows(call: Prefixed, visible: Tensor) -> Tensor:
     """Attention of few rows; scores with the shared prefix are one product for the whole batch. (B, R, H, D)."""
     b, h, r, d = call.query.shape
     kv, groups, prefix = call.key.shape[1], call.groups, call.prefix_key.shape[2]
-    query = call.query.reshape(b, kv, groups * r, d)
-    shared = query.transpose(0, 1).reshape(kv, b * groups * r, d)
     dtype = wide(call.query.dtype)
-    on_prefix = (shared @ call.prefix_key[0].transpose(-1, -2)).to(dtype).view(kv, b, groups * r, prefix)
-    on_own = (query @ call.key.transpose(-1, -2)).to(dtype)
+    query = call.query.reshape(b, kv, groups * r, d).to(dtype)
+    shared = query.transpose(0, 1).reshape(kv, b * groups * r, d)
+    on_prefix = (shared @ call.prefix_key[0].to(dtype).transpose(-1, -2)).view(kv, b, groups * r, prefix)
+    on_own = query @ call.key.to(dtype).transpose(-1, -2)
     scores = torch.cat([on_prefix.transpose(0, 1), on_own], -1) * call.scaling
     if call.softcap is not None:
         scores = torch.tanh(scores / call.softcap) * call.softcap
@@ -153,9 +152,13 @@ def _many_rows(call: Prefixed, visible: Tensor, causal: bool) -> Tensor:
     if causal and 2 * prefix <= r:
         # a few dummy rows make the kernel's own causal mask fit: it then skips half of the scores
         query = F.pad(call.query, (0, 0, prefix, 0))
-        key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-        out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=call.scaling)[:, :, prefix:]
-        return out.transpose(1, 2).contiguous()
+        on_gpu = query.device.type == "cuda"  # only kernels there know groups
+        if not on_gpu:
+            key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
+        out = F.scaled_dot_product_attention(
+            query, key, value, is_causal=True, scale=call.scaling, enable_gqa=on_gpu and groups > 1
+        )
+        return out[:, :, prefix:].transpose(1, 2).contiguous()
     # query heads of a group are folded into the rows of their key/value head, so that no key is repeated
     query = call.query.reshape(b, h // groups, groups * r, d)
     mask = visible.repeat(groups, 1)[None, None]

@@ -87,7 +87,7 @@ def run_replay(
             joining = sum(job.join == index for job in jobs)
             if joining:
                 rows = clean.inputs[index][:, first_row:].expand(joining, -1, -1)
-                hidden = rows if hidden is None else torch.cat([hidden, rows])
+                hidden = rows if hidden is None else torch.cat([hidden.to(rows.device), rows])
             assert hidden is not None
             last = index == len(layers) - 1
             if last and hidden.shape[1] > 1 and index in clean.record.kept:

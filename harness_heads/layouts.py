@@ -63,14 +63,14 @@ class ImageTokens:
         positions: sequence positions, ascending; long (n,).
         cells: the box each token covers, as fractions x0, y0, x1, y1 of the image as shown; float64 (n, 4), NaN where
             a token covers nothing.
-        size: width and height of the image as shown, in pixels.
+        size: width and height of the image as shown, in pixels; ``None`` where unknown (regions cannot be looked up).
         views: how many tokens each view of the image has, in order (tiles together are one view, a thumbnail is
             another); empty for a single view. Regions are looked up in each view on its own.
     """
 
     positions: Tensor
     cells: Tensor
-    size: tuple[int, int]
+    size: tuple[int, int] | None
     views: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -82,6 +82,13 @@ class ImageTokens:
                 "settings differ from the layout rule of this model family"
             )
 
+    @property
+    def shown(self) -> tuple[int, int]:
+        """Width and height of the image as shown; an error where they are unknown."""
+        if self.size is None:
+            raise HarnessHeadsError("a region is named, but the image's size is not known; pass image_sizes")
+        return self.size
+
     def inside(self, region: Region, rule: RegionRule = "centre") -> Tensor:
         """Which tokens belong to ``region``; bool (n,).
 
@@ -89,7 +96,7 @@ class ImageTokens:
         may hold no centre: then the cells that overlap it most are taken. ``overlap``: more than a tenth of the cell,
         or of the box where that is smaller, lies in the box.
         """
-        width, height = self.size
+        width, height = self.shown
         pick = _by_centre if rule == "centre" else _by_overlap
         parts = []
         for cells in torch.split(self.cells, list(self.views) or [len(self.positions)]):
@@ -204,7 +211,7 @@ class PromptLayout:
         if not 0 <= region.image < len(self.images):
             raise HarnessHeadsError(f"{what}: image {region.image} is not in the prompt ({len(self.images)} images)")
         image = self.images[region.image]
-        inside = region.inside(*image.size, what)
+        inside = region.inside(*image.shown, what)
         positions = image.positions[image.inside(inside, rule)]
         if not len(positions):
             raise HarnessHeadsError(f"{what}: no image token lies in it; enlarge the box or use rule 'overlap'")

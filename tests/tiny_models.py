@@ -460,3 +460,24 @@ def build(name: str, images: int = 1, seed: int = 0, dtype: torch.dtype = torch.
         k: v.to(dtype) if isinstance(v, Tensor) and v.is_floating_point() else v for k, v in case.inputs.items()
     }
     return case
+
+
+def by_hand(case: Case) -> dict[str, set[int]]:
+    """Row groups and key sets from the token ids of the tiny prompts, without the package's layouts."""
+    ids = case.inputs["input_ids"][0].tolist()
+    image = {i for i, token in enumerate(ids) if token == 100}
+    last = len(ids) - 1
+    first, after = min(image), max(image) + 1
+    tail = last if case.name == "paligemma" else last - 2
+    turn = 0 if case.name == "paligemma" else 3
+    groups = {
+        "all": set(range(len(ids))),
+        "prefix": set(range(first)),
+        "image": set(range(first, after)),
+        "question": set(range(after, tail)),
+        "tail": set(range(tail, last + 1)),
+        "last": {last},
+        "image keys": image,
+        "text keys": set(range(turn, tail)) - image,
+    }
+    return groups

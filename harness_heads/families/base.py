@@ -150,6 +150,7 @@ class Family:
 
 
 def heads_of(attention: nn.Module) -> int:
-    """Query heads of one attention module, from the width of what ``o_proj`` reads."""
-    width = int(attention.o_proj.in_features)  # type: ignore[union-attr, arg-type]
-    return width // int(attention.head_dim)  # type: ignore[arg-type]
+    """Query heads of one attention module, from the width of what ``o_proj`` reads, where it tells."""
+    module: Any = attention
+    width = getattr(module.o_proj, "in_features", None)
+    return int(module.config.num_attention_heads) if width is None else int(width) // int(module.head_dim)

@@ -10,9 +10,10 @@ def padded_square(prompt: PromptInputs) -> tuple[ImageTokens, ...]:
     images = []
     for number, positions in enumerate(per_image(prompt)):
         side = square_side(len(positions))
-        width, height = size_of(prompt, number)
+        size = size_of(prompt, number)
+        width, height = size or (1, 1)
         x, y = (max(width, height) - width) / 2 / width, (max(width, height) - height) / 2 / height
-        images.append(ImageTokens(positions, grid_cells(side, side, (-x, -y, 1 + x, 1 + y)), (width, height)))
+        images.append(ImageTokens(positions, grid_cells(side, side, (-x, -y, 1 + x, 1 + y)), size))
     return tuple(images)
 
 

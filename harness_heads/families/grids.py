@@ -25,9 +25,9 @@ def runs(positions: Tensor) -> tuple[Tensor, ...]:
     return tuple(positions.tensor_split(breaks.tolist()))
 
 
-def size_of(prompt: PromptInputs, image: int) -> tuple[int, int]:
-    """Width and height of image ``image`` as shown; the unit square where sizes were not given."""
-    return prompt.sizes[image] if image < len(prompt.sizes) else (1, 1)
+def size_of(prompt: PromptInputs, image: int) -> tuple[int, int] | None:
+    """Width and height of image ``image`` as shown; ``None`` where sizes were not given."""
+    return prompt.sizes[image] if image < len(prompt.sizes) else None
 
 
 def check_count(prompt: PromptInputs, found: int) -> None:

@@ -42,7 +42,7 @@ def _tile_of(prompt: PromptInputs, run: Tensor) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def _image(tiles: list[tuple[tuple[int, int], Tensor]], whole: Tensor, size: tuple[int, int]) -> ImageTokens:
+def _image(tiles: list[tuple[tuple[int, int], Tensor]], whole: Tensor, size: tuple[int, int] | None) -> ImageTokens:
     side = square_side(len(whole))
     if not tiles:
         return ImageTokens(whole, grid_cells(side, side), size)

@@ -32,10 +32,10 @@ def cropped_square(prompt: PromptInputs) -> tuple[ImageTokens, ...]:
     return tuple(images)
 
 
-def _crop_view(processor: object, size: tuple[int, int]) -> tuple[float, float, float, float]:
+def _crop_view(processor: object, size: tuple[int, int] | None) -> tuple[float, float, float, float]:
     """The part of the image that a CLIP processor keeps: it scales the shorter side and crops the centre."""
     crop, scale_to = getattr(processor, "crop_size", None), getattr(processor, "size", None)
-    if not getattr(processor, "do_center_crop", False) or crop is None or scale_to is None:
+    if size is None or not getattr(processor, "do_center_crop", False) or crop is None or scale_to is None:
         return FULL_VIEW
     shortest = scale_to.get("shortest_edge") if hasattr(scale_to, "get") else getattr(scale_to, "shortest_edge", None)
     if shortest is None:
