@@ -81,13 +81,16 @@ def late_rows(tail: Tensor, share: float, rng: np.random.Generator) -> Tensor | 
 
 def draw_cuts(recipe: Recipe, step: int, single: bool, count: int, rng: np.random.Generator) -> Tensor:
     """Which heads are blind for each picture at a step: (count, layers, heads or 1) bool."""
-    if step < recipe.deep_until * recipe.steps:
+    if step < recipe.deep_until:
         share, most = recipe.deep_single if single else recipe.deep_scene
         return blind_first(count, share, most, rng)
-    if not single:
-        return blind_layers(count, recipe.blind_scene, 0.0, rng)
-    cut = blind_layers(count, recipe.blind_one, recipe.blind_two, rng)
-    if step < recipe.sparse_from * recipe.steps:
+    if recipe.again_from <= step < recipe.again_until:
+        cut = blind_first(count, recipe.again_single if single else recipe.again_scene, 1, rng)
+    elif single:
+        cut = blind_layers(count, recipe.blind_one, recipe.blind_two, rng)
+    else:
+        cut = blind_layers(count, recipe.blind_scene, 0.0, rng)
+    if step < recipe.narrow_from or not single:
         return cut
     return cut | blind_scattered(count, recipe.scatter, recipe.scatter_most, rng)
 
@@ -129,7 +132,7 @@ class _Draft:
 
     def __init__(self, recipe: Recipe, step: int, encoder: Encoder, rng: np.random.Generator) -> None:
         self._recipe, self._step, self._encoder, self._rng = recipe, step, encoder, rng
-        self._late = recipe.late_share if step < recipe.late_until * recipe.steps else 0.0
+        self._late = recipe.late_share if step < recipe.late_until else 0.0
         self.batch = Batch([], [], [], [])
 
     def add(self, kind: str, patches: Cells, scenes: list[Scene], plan: list[tuple[list[str], int]]) -> None:
@@ -139,7 +142,8 @@ class _Draft:
             questions = [MAKERS[task](self._rng, scenes[i // each]) for i, task in enumerate(tasks)]
             ids, targets = self._encoder.block(questions)
             rows = targets.question * ids.shape[1] + targets.position
-            blocks.append(Block(ids, each, rows, late_rows(targets.tail, self._late, self._rng)))
+            late = 0.0 if kind == "strip" else self._late
+            blocks.append(Block(ids, each, rows, late_rows(targets.tail, late, self._rng)))
             asked.append(questions)
             wanted.append(targets)
         cut = draw_cuts(self._recipe, self._step, kind == "single", len(scenes), self._rng)
@@ -163,7 +167,7 @@ def make_pictures(recipe: Recipe, bank: Bank, rng: np.random.Generator) -> Batch
 
 def make_batch(recipe: Recipe, step: int, bank: Bank, encoder: Encoder, rng: np.random.Generator) -> Batch:
     """Draw the batch of a step by its stage's mixture."""
-    stage = stage_at(recipe, step)
+    stage = stage_at(step)
     draft = _Draft(recipe, step, encoder, rng)
     tasks = draw_tasks(stage.single, recipe.singles if stage.grid else recipe.first_singles, rng)
     cells, labels = single_scenes(tasks, bank, rng)

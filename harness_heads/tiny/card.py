@@ -11,57 +11,7 @@ from .exam import Exam
 from .items import GUESS_SLOPE
 from .recipe import STAGES
 
-_HEAD = """---
-license: apache-2.0
-library_name: transformers
-pipeline_tag: image-text-to-text
-datasets: [scikit-learn handwritten digits (UCI optdigits, CC BY 4.0)]
----
-
-# tiny-digits
-
-A demonstration model, chosen among several: a real Qwen3-VL (`Qwen3VLForConditionalGeneration`, {size:.1f} MB in
-float32) that reads handwritten digits. 6 text layers of 16 query and 8 key/value heads of dimension 16 (96 query
-heads), width 128; 3 vision layers of width 64, patches of 16 pixels, merge 2; its own byte-level BPE vocabulary.
-It exists so that head discovery, masking, steering and their random controls can be run end to end on a laptop.
-It says nothing about large models.
-
-## What it answers
-Pictures of 64 x 64 pixels a digit: one digit, a 2 x 2 grid, a strip of six; the system turn is
-"You are a helpful assistant.". The questions are those of `harness_heads/tiny/wording.py` and no others.
-"""
-
-_DATA = """
-## Data
-scikit-learn's copy of the UCI *Optical Recognition of Handwritten Digits* test set (1,797 images of 8 x 8; E. Alpaydin
-and C. Kaynak, 1998, https://doi.org/10.24432/C50P49, CC BY 4.0), split by image and stratified by class into train
-(1,077), discover, choose and evaluate (240 each). Training saw *train* alone, in 16 augmented renders a digit (scale,
-rotation, shear, shift, contrast). Writers are not separated: the source does not name them.
-
-## Training
-`python -m harness_heads.tiny.train --seed {seed} --out DIR`, {steps} steps of about 115 questions, {minutes:.0f}
-minutes of one CPU core's work; `training_log.jsonl` is the log. AdamW on the answers' tokens, and besides:
-- **Trained, not spontaneous: chance without evidence.** {none:.0%} of the single-digit questions in the last stage show
-  a digit that is none of the options, a uniform picture or noise. Their target is spread over the four letters, with
-  a slight preference for the smaller digits (a factor of {slope:.2f} for each step down): with equal targets the most
-  probable letter is a constant bias; with this one it is each letter equally often.
-- **Trained redundancy over layers.** After the first {deep:.0%} of the steps, the image keys of one uniformly drawn
-  text layer are hidden from all its heads at all rows in {blind_one:.0%} of the single-digit items (grids and strips:
-  {blind_scene:.0%}), of two layers in {blind_two:.0%}: the same cut that the evaluation makes, on whole layers only.
-  That cutting any one layer costs little is therefore trained.
-- **Deep reading first.** In the first {deep:.0%} of the steps the first {deep_layers} layers are blind in
-  {deep_share:.0%} of the single-digit items and the first {scene_layers} in {scene_share:.0%} of grids and strips.
-  Without this everything was read in layer 0 alone: what is read deep is easily read earlier too, not the reverse.
-- **A uniform penalty** ({sparse}) on the square root of every head's mean image attention: fewer heads read the image.
-- **Alignment**, up to {fade_start:.0%} of the steps, gone by {fade_end:.0%}: merged image tokens are classified as
-  digit words and place words against the tied embeddings.
-- **Mimetic start**: at places drawn by the seed, in {mimetic} of the 8 key/value heads of each layer, the key
-  projection starts as a noisy copy of the query projection of the group's first head. For the shipped seed these are,
-  layer by layer, key/value heads {groups}.
-- **Tasks that only training asks** (lists of all digits, panels or cells) come first, so that questions are learnt
-  quickly; the final model does not offer them.
-No term names single heads. Recipe: `{recipe}`
-"""
+_TEMPLATE = Path(__file__).with_name("card_template.md")
 
 
 def _percent(value: float) -> str:
@@ -117,35 +67,25 @@ def write_card(path: Path, log: Path, chosen: Exam, exams: list[Exam], notes: st
         exams: Exams of all trained seeds.
         notes: Paragraphs about how the seeds came about, if the numbers alone do not say it.
     """
-    lines = log.read_text(encoding="utf-8").splitlines()
-    recipe: dict[str, Any] = json.loads(lines[0])["recipe"]
-    last = json.loads(lines[-1])
-    size = (path.parent / "model.safetensors").stat().st_size / 1e6
+    records = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    recipe: dict[str, Any] = [record["recipe"] for record in records if "recipe" in record][-1]
     groups = mimetic_groups(chosen.seed, recipe["mimetic"])
-    data = _DATA.format(
-        seed=chosen.seed,
-        steps=last["step"],
-        minutes=last["seconds"] / 60,
-        none=STAGES[-1].single["none"],
-        slope=exp(GUESS_SLOPE),
-        deep=recipe["deep_until"],
-        deep_share=recipe["deep_single"][0],
-        deep_layers=recipe["deep_single"][1],
-        scene_share=recipe["deep_scene"][0],
-        scene_layers=recipe["deep_scene"][1],
-        blind_one=recipe["blind_one"],
-        blind_two=recipe["blind_two"],
-        blind_scene=recipe["blind_scene"],
-        sparse=recipe["sparse"],
-        fade_start=recipe["align_fade"][0],
-        fade_end=recipe["align_fade"][1],
-        mimetic=recipe["mimetic"],
-        groups="; ".join(",".join(map(str, row)) for row in groups),
-        recipe=json.dumps(recipe),
-    )
+    facts = recipe | {
+        "seed": chosen.seed,
+        "size": (path.parent / "model.safetensors").stat().st_size / 1e6,
+        "minutes": records[-1]["seconds"] / 60,
+        "none": STAGES[-1].single["none"],
+        "slope": exp(GUESS_SLOPE),
+        "deep_share": recipe["deep_single"][0],
+        "scene_share": recipe["deep_scene"][0],
+        "look": recipe["look_steps"],
+        "fade_start": recipe["align_fade"][0],
+        "fade_end": recipe["align_fade"][1],
+        "groups": "; ".join(",".join(map(str, row)) for row in groups),
+        "recipe": json.dumps(recipe),
+    }
     chapters = [
-        _HEAD.format(size=size),
-        data,
+        _TEMPLATE.read_text(encoding="utf-8").format(**facts),
         "\n## How it was chosen, and what the others gave\n"
         f"{len(exams)} models were trained with different seeds (" + ", ".join(str(exam.seed) for exam in exams) + ")."
         " All were examined on *choose* (heads ranked on *discover*); the one that passes most bars is shipped, among"

@@ -36,14 +36,14 @@ def best(exams: list[Exam]) -> Exam:
     return max(exams, key=lambda e: (sum(bar.passed for bar in e.bars), e.referring.ncs / e.headroom))
 
 
-def ship(run: Path, chosen: Exam, exams: list[Exam], folder: Path) -> None:
+def ship(run: Path, chosen: Exam, exams: list[Exam], folder: Path, notes: str) -> None:
     """Copy a run's model and log into the shipped folder and write card and table."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in MODEL_FILES:
         shutil.copyfile(run / "model" / name, folder / name)
     shutil.copyfile(run / "log.jsonl", folder / "training_log.jsonl")
     write_table(folder / "accuracy.csv", exams)
-    write_card(folder / "README.md", folder / "training_log.jsonl", chosen, exams)
+    write_card(folder / "README.md", folder / "training_log.jsonl", chosen, exams, notes)
     text = json.dumps([exam.to_json() for exam in exams], indent=1)
     (folder / "choose.json").write_text(text + "\n", encoding="utf-8")
 
@@ -54,6 +54,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("runs", type=Path, nargs="+", help="folders written by harness_heads.tiny.train")
     parser.add_argument("--ship", action="store_true", help="write the chosen model into the package")
     parser.add_argument("--quick", action="store_true", help="a rough look: few items, 20 controls")
+    parser.add_argument("--notes", type=Path, help="text for the card: how these runs came about")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     amounts = Amounts(120, 40, 80, 20, 20, 20) if given.quick else Amounts()
@@ -70,7 +71,8 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"chosen: seed {chosen.seed}")
     if given.ship:
         run = next(run for run, exam in exams.items() if exam is chosen)
-        ship(run, chosen, list(exams.values()), WEIGHTS)
+        notes = given.notes.read_text(encoding="utf-8").strip() if given.notes else ""
+        ship(run, chosen, list(exams.values()), WEIGHTS, notes)
 
 
 if __name__ == "__main__":

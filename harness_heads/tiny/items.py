@@ -97,17 +97,12 @@ def word(rng: np.random.Generator, scene: Scene) -> Question:
 
 def match(rng: np.random.Generator, scene: Scene) -> Question:
     """All four options named in another order, each with its letter (training only)."""
-    digits = [int(d) for d in rng.choice(10, size=4, replace=False)]
-    return _dense(rng, "match", "Match the digits.", [DIGITS[d] for d in digits], [DIGITS[d] for d in digits])
-
-
-def _dense(rng: np.random.Generator, task: str, question: str, keys: list[str], names: list[str]) -> Question:
-    """Each key in random order, followed by the letter of the name that goes with it."""
+    names = [DIGITS[d] for d in rng.choice(10, size=4, replace=False)]
     options, letters = _options(rng, names)
     parts: list[Part] = []
     for i in rng.permutation(4):
-        parts += [Part(" " + keys[i], 0.0), Part(LETTERS[letters[i]])]
-    return Question(task, wording.mcq(question, options), tuple(parts))
+        parts += [Part(" " + names[i], 0.0), Part(LETTERS[letters[i]])]
+    return Question("match", wording.mcq("Match the digits.", options), tuple(parts))
 
 
 def named(rng: np.random.Generator, scene: Scene) -> Question:
@@ -140,11 +135,6 @@ def find(rng: np.random.Generator, scene: Scene) -> Question:
     return _choice(rng, "find", wording.find_cell(int(scene.labels[cell])), [CELLS[c] for c in order])
 
 
-def match_cells(rng: np.random.Generator, scene: Scene) -> Question:
-    """Every cell's name with the letter of its digit (training only)."""
-    return _dense(rng, "match_cells", "Match the cells.", list(CELLS), [DIGITS[d] for d in scene.labels])
-
-
 def digits_of_cells(rng: np.random.Generator, scene: Scene) -> Question:
     """Every cell with its digit (training only)."""
     parts: list[Part] = []
@@ -159,11 +149,6 @@ def cells_of_digits(rng: np.random.Generator, scene: Scene) -> Question:
     for cell in rng.permutation(4):
         parts += [Part(" " + DIGITS[scene.labels[cell]], 0.0), Part(" " + CELLS[cell])]
     return Question("cells_of_digits", "Match the cells.", tuple(parts))
-
-
-def match_finds(rng: np.random.Generator, scene: Scene) -> Question:
-    """Every digit with the letter of its cell's name (training only)."""
-    return _dense(rng, "match_finds", "Match the digits.", [DIGITS[d] for d in scene.labels], list(CELLS))
 
 
 def referring(rng: np.random.Generator, scene: Scene) -> Question:
@@ -231,8 +216,6 @@ MAKERS: dict[str, Maker] = {
     "marked": marked,
     "ambiguous": ambiguous,
     "find": find,
-    "match_cells": match_cells,
-    "match_finds": match_finds,
     "digits_of_cells": digits_of_cells,
     "cells_of_digits": cells_of_digits,
     "referring": referring,

@@ -18,11 +18,11 @@ class Ask:
 class Stage:
     """What is asked from one step on.
 
-    until: Fraction of all steps at which the stage ends.
+    until: Step at which the stage ends.
     single: Shares of the tasks about single digits, one question a picture; grid, strip: Questions about those.
     """
 
-    until: float
+    until: int
     single: Mixture
     grid: tuple[Ask, ...] = ()
     strip: tuple[Ask, ...] = ()
@@ -30,14 +30,14 @@ class Stage:
 
 STAGES = (
     # letters are bound to options before there is much to see
-    Stage(0.35, {"word": 0.35, "match": 0.4, "text": 0.25}),
+    Stage(571, {"word": 0.35, "match": 0.4, "text": 0.25}),
     # dense tasks: several answers a picture
     Stage(
-        0.65,
+        1001,
         {"matched": 0.46, "none": 0.24, "text": 0.2, "word": 0.1},
         (
-            Ask({"digits_of_cells": 0.25, "cells_of_digits": 0.2, "match_cells": 0.3, "match_finds": 0.25}, 2),
-            Ask({"named": 0.35, "marked": 0.35, "find": 0.2, "box": 0.1}, 1),
+            Ask({"digits_of_cells": 0.5, "cells_of_digits": 0.5}, 2),
+            Ask({"named": 0.35, "marked": 0.25, "find": 0.3, "box": 0.1}, 1),
         ),
         (
             Ask({"digits_of_panels": 0.6, "panels_of_digits": 0.4}, 2),
@@ -47,46 +47,51 @@ STAGES = (
     ),
     # what the model is for
     Stage(
-        1.0,
+        10**9,
         {"matched": 0.45, "none": 0.38, "text": 0.14, "word": 0.03},
-        (Ask({"named": 0.27, "marked": 0.27, "find": 0.24, "box": 0.17, "ambiguous": 0.05}, 3),),
-        (Ask({"ordinal": 0.55, "referring": 0.45}, 4), Ask({"ordinal_mcq": 0.5, "box": 0.5}, 1)),
+        (Ask({"named": 0.25, "marked": 0.25, "find": 0.35, "box": 0.11, "ambiguous": 0.04}, 3),),
+        (Ask({"ordinal": 0.55, "referring": 0.45}, 4), Ask({"ordinal_mcq": 0.65, "box": 0.35}, 1)),
     ),
 )
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All settings of a training run but the seed.
+    """All settings of a training run but the seed; times are steps.
 
     steps: Optimizer steps.
     look_steps: First steps, in which the vision tower alone learns to align its tokens, without any question.
     look_singles, look_scenes: Pictures a step then: single digits, and grids and strips each.
     singles, grids, strips: Pictures a step; first_singles: single pictures a step while there is nothing else.
-    rate, warm_up, hold, floor: Peak learning rate, steps of warm-up, fraction of steps before the cosine, its end.
+    rate, warm_up, hold, cycle: Peak learning rate, its warm-up, when it starts to fall along a cosine, and when that
+        cosine would end; floor: end of a cosine as a share of its peak.
     patch_rate: Factor on the patch embedding's rate (its six equal kernels move together).
     decay, clip: Weight decay and gradient norm.
     renders: Augmented renders of each training digit.
     mimetic: Key/value heads of each layer that start as same-token matchers.
     align, place: Weights of the losses that tie merged image tokens to digit and place words.
-    align_fade: Fractions of the steps between which both weights go linearly to zero.
-    deep_until: Fraction of the steps in which the first layers are often blind: what is learnt to be read in a deep
-        layer is easily read earlier too, while the reverse is slow.
+    align_fade: Steps between which both weights go linearly to zero.
+    deep_until: Until then the first layers are often blind: what is learnt to be read in a deep layer is easily read
+        earlier too, while the reverse is slow.
     deep_single, deep_scene: (share, most layers): share of single pictures, and of grids and strips, whose image keys
         are then hidden in one or more first layers, up to the most, all equally often.
     blind_one, blind_two: After that, share of single pictures with image keys hidden in one, or two, random layers.
     blind_scene: The share of grids and strips with one such layer.
-    scatter, scatter_most: After ``sparse_from``, share of single pictures whose image keys are hidden from heads drawn
-        one by one from all layers, each with the same chance, itself drawn between zero and the most.
-    late_until, late_share: Fraction of the steps in which, and share of questions in whose first three layers, the rows
-        behind the user turn see nothing of it: so the answer is put together in the last three layers, and what the
-        options' rows read in any of the first three is in time for it.
+    late_until, late_share: Until then, in that share of the questions about digits and grids, the rows behind the user
+        turn see nothing of it in the first three layers: the answer is put together in the last three, so that
+        whatever the options' rows read in any of the first three is in time for it.
+    narrow_from: From then on heads are made few: ``sparse`` and ``scatter`` act.
     sparse: Weight of the penalty on the square root of each head's mean image attention, uniform over heads.
-    sparse_from: Fraction of the steps before which there is no such penalty: first the reading must be learnt.
+    scatter, scatter_most: Share of single pictures whose image keys are hidden from heads drawn one by one from all
+        layers, each with the same chance, itself drawn between zero and the most.
+    again_from, again_until: Between these steps the first layer is blind in shares ``again_single`` and
+        ``again_scene`` of the pictures, so that the few heads have deeper ones beside them.
+    again_rate, again_hold: Learning rate from ``again_from`` to ``again_hold``; then a cosine to the end.
+    again_sparse: Weight of the penalty from ``again_from`` on.
     """
 
-    steps: int = 1950
-    look_steps: int = 450
+    steps: int = 2000
+    look_steps: int = 400
     look_singles: int = 48
     look_scenes: int = 8
     singles: int = 32
@@ -95,7 +100,8 @@ class Recipe:
     strips: int = 8
     rate: float = 2e-3
     warm_up: int = 60
-    hold: float = 0.6
+    hold: int = 1260
+    cycle: int = 1750
     floor: float = 0.02
     patch_rate: float = 0.3
     decay: float = 0.02
@@ -104,38 +110,55 @@ class Recipe:
     mimetic: int = 3
     align: float = 1.0
     place: float = 0.5
-    align_fade: tuple[float, float] = (0.65, 0.85)
-    deep_until: float = 0.48
+    align_fade: tuple[float, float] = (1137.5, 1487.5)
+    deep_until: int = 902
     deep_single: tuple[float, int] = (0.5, 2)
     deep_scene: tuple[float, int] = (0.3, 1)
-    blind_one: float = 0.25
-    blind_two: float = 0.05
+    blind_one: float = 0.35
+    blind_two: float = 0.1
     blind_scene: float = 0.12
+    late_until: int = 1050
+    late_share: float = 0.85
+    narrow_from: int = 1199
+    sparse: float = 0.3
     scatter: float = 0.5
     scatter_most: float = 0.6
-    late_until: float = 0.7
-    late_share: float = 0.0
-    sparse: float = 0.3
-    sparse_from: float = 0.55
+    again_from: int = 1400
+    again_until: int = 1600
+    again_single: float = 0.5
+    again_scene: float = 0.4
+    again_rate: float = 1.5e-3
+    again_hold: int = 1700
+    again_sparse: float = 0.05
+
+
+def _cosine(progress: float, floor: float) -> float:
+    return floor + (1 - floor) * 0.5 * (1 + cos(pi * min(1.0, max(0.0, progress))))
 
 
 def learning_rate(recipe: Recipe, step: int) -> float:
-    """Learning rate at a step: linear warm-up, constant, then a cosine down to the floor."""
+    """Learning rate at a step: warm-up, constant, a cosine cut short; then lower again, constant, and a cosine."""
+    if step >= recipe.again_from:
+        length = max(1, recipe.steps - recipe.again_hold)
+        return recipe.again_rate * _cosine((step - recipe.again_hold) / length, recipe.floor)
     if step < recipe.warm_up:
         return recipe.rate * (step + 1) / recipe.warm_up
-    held = recipe.hold * recipe.steps
-    if step < held:
-        return recipe.rate
-    progress = (step - held) / max(1.0, recipe.steps - held)
-    return recipe.rate * (recipe.floor + (1 - recipe.floor) * 0.5 * (1 + cos(pi * progress)))
+    return recipe.rate * _cosine((step - recipe.hold) / max(1, recipe.cycle - recipe.hold), recipe.floor)
 
 
 def alignment(recipe: Recipe, step: int) -> float:
     """Factor 1..0 on the alignment losses at a step."""
-    start, end = (fraction * recipe.steps for fraction in recipe.align_fade)
+    start, end = recipe.align_fade
     return min(1.0, max(0.0, (end - step) / (end - start)))
 
 
-def stage_at(recipe: Recipe, step: int) -> Stage:
+def sparsity(recipe: Recipe, step: int) -> float:
+    """Weight of the sparsity penalty at a step."""
+    if step < recipe.narrow_from:
+        return 0.0
+    return recipe.sparse if step < recipe.again_from else recipe.again_sparse
+
+
+def stage_at(step: int) -> Stage:
     """The stage that a step belongs to."""
-    return next(stage for stage in STAGES if step < stage.until * recipe.steps or stage is STAGES[-1])
+    return next(stage for stage in STAGES if step < stage.until or stage is STAGES[-1])

@@ -26,7 +26,7 @@ from .lean import Lean
 from .losses import Losses, look_losses, measure_losses
 from .measure import Necessity, layer_matched, make_pairs, rank_scores, top
 from .processor import build_processor
-from .recipe import Recipe, alignment, learning_rate
+from .recipe import Recipe, alignment, learning_rate, sparsity
 
 TOP = 8
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
@@ -52,7 +52,7 @@ def total_loss(losses: Losses, recipe: Recipe, step: int) -> torch.Tensor:
     return (
         losses.answers
         + fade * (recipe.align * losses.align + recipe.place * losses.place)
-        + (recipe.sparse if step >= recipe.sparse_from * recipe.steps else 0.0) * losses.sparse
+        + sparsity(recipe, step) * losses.sparse
     )
 
 
@@ -119,11 +119,12 @@ class Run:
     def resume(self) -> None:
         """Go on from the folder's last checkpoint, if it has one."""
         counter = self.out / "progress.json"
+        if counter.exists():
+            progress = json.loads(counter.read_text(encoding="utf-8"))
+            self.step, self.seconds = progress["step"], progress["seconds"]
+        self._log({"seed": self.seed, "from_step": self.step, "recipe": dataclasses.asdict(self.recipe)})
         if not counter.exists():
-            self._log({"seed": self.seed, "recipe": dataclasses.asdict(self.recipe)})
             return
-        progress = json.loads(counter.read_text(encoding="utf-8"))
-        self.step, self.seconds = progress["step"], progress["seconds"]
         saved = Qwen3VLForConditionalGeneration.from_pretrained(self.out / "model")
         self.model.load_state_dict(saved.state_dict())
         state: dict[int, dict[str, torch.Tensor]] = defaultdict(dict)

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from harness_heads.tiny import wording
-from harness_heads.tiny.architecture import LAYERS
+from harness_heads.tiny.architecture import HEADS, LAYERS
 from harness_heads.tiny.augment import build_bank
-from harness_heads.tiny.batches import blind_layers, draw_cuts, draw_tasks, make_batch
+from harness_heads.tiny.batches import blind_layers, blind_scattered, draw_cuts, draw_tasks, make_batch
 from harness_heads.tiny.encode import Encoder
 from harness_heads.tiny.items import MAKERS, Question, Scene
 from harness_heads.tiny.processor import build_processor
-from harness_heads.tiny.recipe import STAGES, Recipe, alignment, learning_rate, stage_at
+from harness_heads.tiny.recipe import STAGES, Recipe, alignment, learning_rate, sparsity, stage_at
 
 SINGLE = Scene(np.array([7]))
 GRID = Scene(np.array([3, 1, 8, 5]), marked=2)
@@ -66,15 +66,35 @@ def test_word_answers_are_right(seed: int) -> None:
     assert wording.DIGITS[STRIP.labels[wording.ORDINALS.index(ordinal.text.split()[5])]] == ordinal.parts[0].text
 
 
-def test_dense_answers_pair_every_key_with_its_letter() -> None:
-    question = ask("match_finds", GRID, 3)
+def test_dense_answers_pair_every_key_with_its_own() -> None:
+    question = ask("match", SINGLE, 3)
     offered = options(question)
     pairs = list(zip(question.parts[::2], question.parts[1::2], strict=True))
     assert len(pairs) == 4
     for key, letter in pairs:
         assert (key.weight, letter.weight) == (0.0, 1.0)
-        cell = wording.CELLS.index(offered[letter.text])
-        assert wording.DIGITS[GRID.labels[cell]] == key.text.strip()
+        assert offered[letter.text] == key.text.strip()
+    for task, scene, places in (
+        ("cells_of_digits", GRID, wording.CELLS),
+        ("panels_of_digits", STRIP, wording.ORDINALS),
+    ):
+        parts = ask(task, scene, 3).parts
+        assert len(parts) == 2 * len(scene.labels)
+        for key, place in zip(parts[::2], parts[1::2], strict=True):
+            assert wording.DIGITS[scene.labels[places.index(place.text.strip())]] == key.text.strip()
+    for task, scene, places in (
+        ("digits_of_cells", GRID, wording.CELLS),
+        ("digits_of_panels", STRIP, wording.ORDINALS),
+    ):
+        parts = ask(task, scene, 3).parts
+        for place, value in zip(parts[::2], parts[1::2], strict=True):
+            assert wording.DIGITS[scene.labels[places.index(place.text.strip())]] == value.text.strip()
+
+
+def test_scattered_heads_have_one_chance_in_every_layer() -> None:
+    cut = blind_scattered(4000, 0.5, 0.6, np.random.default_rng(0)).float()
+    assert (cut.sum((1, 2)) > 0).float().mean() == pytest.approx(0.5, abs=0.04)
+    assert torch.allclose(cut.mean(0), torch.full((LAYERS, HEADS), 0.15), atol=0.03)
 
 
 def test_letters_are_fair() -> None:
@@ -95,13 +115,29 @@ def test_blind_layers_have_the_wanted_shares() -> None:
     assert torch.allclose(single, torch.full((LAYERS,), 1 / LAYERS), atol=0.05)
 
 
-def test_first_layers_are_blind_only_at_the_start() -> None:
-    recipe = Recipe(steps=100, deep_until=0.3, deep_single=(1.0, 2), deep_scene=(1.0, 1), blind_one=0.0, blind_two=0.0)
+def test_first_layers_are_blind_at_their_times() -> None:
+    recipe = Recipe(
+        deep_until=30,
+        deep_single=(1.0, 2),
+        deep_scene=(1.0, 1),
+        blind_one=0.0,
+        blind_two=0.0,
+        blind_scene=0.0,
+        scatter=0.0,
+        again_from=50,
+        again_until=60,
+        again_single=1.0,
+        again_scene=1.0,
+    )
     rng = np.random.default_rng(0)
-    early = draw_cuts(recipe, 29, True, 5, rng)[..., 0]
-    assert early[:, 0].all() and not early[:, 2:].any()
-    assert draw_cuts(recipe, 29, False, 5, rng)[..., 0].sum(1).tolist() == [1] * 5
-    assert not draw_cuts(recipe, 30, True, 5, rng).any()
+    early = draw_cuts(recipe, 29, True, 50, rng)[..., 0]
+    assert early[:, 0].all() and 10 < early[:, 1].sum() < 40 and not early[:, 2:].any()
+    for step in (30, 49, 60):
+        assert not draw_cuts(recipe, step, True, 5, rng).any()
+        assert not draw_cuts(recipe, step, False, 5, rng).any()
+    for single in (True, False):
+        again = draw_cuts(recipe, 50, single, 5, rng)
+        assert again[:, 0].all() and not again[:, 1:].any()
 
 
 def test_draws_follow_the_shares() -> None:
@@ -110,15 +146,33 @@ def test_draws_follow_the_shares() -> None:
 
 
 def test_schedules() -> None:
-    recipe = Recipe(steps=1000, warm_up=10, hold=0.5, floor=0.1, align_fade=(0.5, 0.75))
+    recipe = Recipe(
+        steps=2000,
+        warm_up=10,
+        hold=500,
+        cycle=1000,
+        floor=0.1,
+        align_fade=(500, 750),
+        narrow_from=600,
+        again_from=900,
+        again_hold=1000,
+    )
     assert learning_rate(recipe, 0) == pytest.approx(recipe.rate / 10)
     assert learning_rate(recipe, 400) == recipe.rate
     assert learning_rate(recipe, 750) == pytest.approx(recipe.rate * (0.1 + 0.9 * 0.5))
-    assert learning_rate(recipe, 1000) == pytest.approx(recipe.rate * 0.1)
+    assert learning_rate(recipe, 900) == learning_rate(recipe, 1000) == recipe.again_rate
+    assert learning_rate(recipe, 1500) == pytest.approx(recipe.again_rate * (0.1 + 0.9 * 0.5))
+    assert learning_rate(recipe, 2000) == pytest.approx(recipe.again_rate * 0.1)
     assert [alignment(recipe, step) for step in (0, 500, 625, 750, 999)] == [1, 1, 0.5, 0, 0]
-    assert stage_at(recipe, 0) is STAGES[0] and stage_at(recipe, 1000) is STAGES[-1]
+    assert [sparsity(recipe, step) for step in (599, 600, 899, 900)] == [
+        0.0,
+        recipe.sparse,
+        recipe.sparse,
+        recipe.again_sparse,
+    ]
+    assert stage_at(0) is STAGES[0] and stage_at(Recipe().steps) is STAGES[-1]
     untils = [stage.until for stage in STAGES]
-    assert untils == sorted(untils) and untils[-1] == 1.0
+    assert untils == sorted(untils) and untils[-2] < Recipe().steps < untils[-1]
     known = set(MAKERS)
     for stage in STAGES:
         assert set(stage.single) <= known
@@ -133,7 +187,7 @@ def test_batches_are_seeded_and_their_targets_spell_the_answers() -> None:
     one, other = (make_batch(recipe, recipe.steps - 1, bank, encoder, np.random.default_rng(9)) for _ in range(2))
     for group, twin, questions, targets in zip(one.groups, other.groups, one.questions, one.targets, strict=True):
         assert torch.equal(group.patches, twin.patches) and group.cut is not None
-        assert group.cut.shape == (len(group.patches), LAYERS, 1)
+        assert group.cut.shape[:2] == (len(group.patches), LAYERS)
         for block, copy, asked, wanted in zip(group.blocks, twin.blocks, questions, targets, strict=True):
             assert torch.equal(block.ids, copy.ids) and len(asked) == len(group.patches) * block.each
             for i, question in enumerate(asked):

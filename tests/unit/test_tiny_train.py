@@ -30,6 +30,7 @@ SMALL = Recipe(
     strips=2,
     renders=1,
     warm_up=2,
+    narrow_from=3,
 )
 
 
