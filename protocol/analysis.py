@@ -225,6 +225,9 @@ def _planned_p(effect: Effect, evidence: Evidence) -> tuple[float, int]:
     if plan is not None and plan.stopping == "two-stage" and plan.tails == "upper" and effect.r >= plan.first:
         staged = st.two_stage_p(effect.mean, effect.controls, plan.first)
         return staged.p, staged.draws
+    if plan is not None and plan.stopping == "sequential" and plan.tails == "upper" and effect.r:
+        staged = st.sequential_p(effect.mean, effect.controls, plan.first)
+        return staged.p, staged.draws
     tail = "upper" if plan is None else plan.tails
     p = {"upper": effect.p_upper, "lower": effect.p_lower, "two-sided": effect.p_two}[tail]
     return p, effect.r

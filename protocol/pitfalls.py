@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from harness_heads.protocol import statistics as st
 from harness_heads.protocol.analysis import Analysis, Test
 from harness_heads.protocol.findings import Finding
+from harness_heads.protocol.plan import Plan
 
 LARGE_DETECTABLE = 0.1
 """A test that would have missed an effect of a tenth in P(c) cannot speak for absence."""
@@ -85,7 +86,7 @@ def controls_chosen_after_looking(a: Analysis) -> Iterator[Finding]:
     plan = a.evidence.plan
     if plan is not None and not a.evidence.exploratory:
         for t in a.leading:
-            if plan.r is not None and t.effect.r != plan.r:
+            if plan.r is not None and not _by_rule(t, plan):
                 text = f"R = {t.effect.r}, the plan fixes R = {plan.r} ({plan.stopping})"
                 yield _find("r-after-looking", t, text, True)
         return
@@ -100,6 +101,16 @@ def controls_chosen_after_looking(a: Analysis) -> Iterator[Finding]:
                 "draws for winners alone is only valid as a rule made beforehand"
             )
             yield _find("r-after-looking", t, text, True)
+
+
+def _by_rule(test: Test, plan: Plan) -> bool:
+    """Whether as many controls were drawn as the plan's stopping rule asks for."""
+    r, reached = test.effect.r, sum(c >= test.effect.mean - st.TOLERANCE for c in test.effect.controls)
+    if plan.stopping == "two-stage" and r == plan.first:
+        return reached > 0
+    if plan.stopping == "sequential" and r < (plan.r or 0):
+        return reached >= plan.first
+    return r == plan.r
 
 
 def control_mass_far(a: Analysis) -> Iterator[Finding]:

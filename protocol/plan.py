@@ -80,7 +80,7 @@ class Plan:
         alpha, tails: level and tail of the tests.
         m: how many tests are made in all, scans over k, beta and rows included.
         stopping: ``fixed`` R, ``two-stage`` (``first`` draws, all ``r`` if none exceeds) or ``sequential``.
-        first: draws of the first stage.
+        first: draws of the first stage; for ``sequential`` the number of exceedances that ends the drawing.
         negative_controls: sets that are expected to show nothing.
         declared: protocol items that no evidence can show (17, 19), by number.
         tuned_on: split or corpus that k, beta and rows were chosen on; ``None`` where nothing was tuned.

@@ -52,11 +52,20 @@ from harness_heads.protocol.statistics.power import (
     detectable_by_rank,
     rank_power,
 )
-from harness_heads.protocol.statistics.ranks import Floats, floor, minimum_controls, rank_p, sequential_p, two_stage_p
+from harness_heads.protocol.statistics.ranks import (
+    TOLERANCE,
+    Floats,
+    floor,
+    minimum_controls,
+    rank_p,
+    sequential_p,
+    two_stage_p,
+)
 
 __all__ = [
     "MASS_STATISTICS",
     "SCOPE",
+    "TOLERANCE",
     "Codes",
     "Floats",
     "allowed_exceedances",

@@ -142,6 +142,15 @@ def test_r_other_than_planned(tmp_path: Path, r: int, tripped: bool) -> None:
     assert ("r-after-looking" in {f.rule for f in findings(analysis_of([folder], plan))}) is tripped
 
 
+@pytest.mark.parametrize(("stopping", "name", "tripped"), [("two-stage", "a", True), ("two-stage", "b", False)])
+def test_a_first_stage_may_only_end_with_an_exceedance(tmp_path: Path, stopping: str, name: str, tripped: bool) -> None:
+    """20 draws of a planned 250: right for a set that some control reaches, wrong for one above them all."""
+    plan = Plan(claims=(Claim("necessity", name, "ncs_digits"),), r=250, first=20, stopping=stopping)
+    world = replace(CLEAN, controls=20, effects={"a": 0.4, "b": 0.0}, plan=plan.digest)
+    found = findings(analysis_of([syn.write_ncs(tmp_path, world)], plan))
+    assert any(f.rule == "r-after-looking" and f"digits/{name}," in f.where for f in found) is tripped
+
+
 def test_a_planned_scan_tuned_elsewhere_is_no_pitfall(tmp_path: Path) -> None:
     world = replace(CLEAN, rows=(("all",), ("question",)), controls=79)
     for tuned_on, tripped in (("choose", False), ("evaluate", True)):
