@@ -86,6 +86,8 @@ def draw_cuts(recipe: Recipe, step: int, single: bool, count: int, rng: np.rando
         return blind_first(count, share, most, rng)
     if recipe.again_from <= step < recipe.again_until:
         cut = blind_first(count, recipe.again_single if single else recipe.again_scene, 1, rng)
+    elif single and step >= recipe.settle_from:
+        cut = blind_layers(count, recipe.settle_blind, 0.0, rng)
     elif single:
         cut = blind_layers(count, recipe.blind_one, recipe.blind_two, rng)
     else:

@@ -11,6 +11,14 @@ from .exam import Exam
 from .items import GUESS_SLOPE
 from .recipe import STAGES
 
+_LEGEND = """
+Heads are layer.head, from 0. NCS: mean over 200 items of the drop of the right letter's probability (renormalised over
+the four letters) on a matched picture minus the drop on a mismatched one, when the set's heads see no image token, at
+all rows. Controls: 250 sets (60 for the ordinal set) with as many heads in each layer, drawn from all heads of the
+layer. The query-span set is the top 8 of 96 by attention of the rows of "the digit seven" on the right panel; the
+ordinal set by attention of the last prompt row. Files: `accuracy.csv` (all bars, all seeds), `choose.json` (all
+figures).
+"""
 _TEMPLATE = Path(__file__).with_name("card_template.md")
 
 
@@ -94,11 +102,6 @@ def write_card(path: Path, log: Path, chosen: Exam, exams: list[Exam], notes: st
         + f"\n{_seed_table(exams, chosen)}\n\n"
         + "\n\n".join(_circuit(exam) for exam in exams)
         + "\n",
-        "\nHeads are layer.head, from 0. NCS: mean over 200 items of the drop of the right letter's probability"
-        " (renormalised over the four letters) on a matched picture minus the drop on a mismatched one, when the set's"
-        " heads see no image token, at all rows. Controls: 250 sets with as many heads in each layer, drawn from all"
-        ' heads of the layer. The query-span set is the top 8 of 96 by attention of the rows of "the digit seven"'
-        " on the right panel; the ordinal set by attention of the last prompt row. Files: `accuracy.csv` (all bars, all"
-        " seeds), `choose.json` (all figures).\n",
+        _LEGEND,
     ]
     path.write_text("".join(chapters), encoding="utf-8")

@@ -1,7 +1,8 @@
 """Examine trained seeds on *choose*, ship one: ``python -m harness_heads.tiny.choose RUN [RUN ...] --ship``.
 
 The rule: the seed that passes most bars; among equals, the one whose query-span set has the largest share of the
-headroom. All seeds' figures go into the shipped folder, whatever they show.
+headroom. All seeds' figures go into the shipped folder, whatever they show. An exam is kept in its run's folder
+(``exam.json``) and not repeated.
 """
 
 import argparse
@@ -57,10 +58,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--notes", type=Path, help="text for the card: how these runs came about")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    amounts = Amounts(120, 40, 80, 20, 20, 20) if given.quick else Amounts()
+    amounts = Amounts(120, 40, 80, 20, 20, 20, 20) if given.quick else Amounts()
     exams = {}
     for run in given.runs:
-        exam = examine(run / "model", seed_of(run), amounts)
+        saved = run / "exam.json"
+        if saved.exists() and not given.quick:
+            exam = Exam.from_json(json.loads(saved.read_text(encoding="utf-8")))
+        else:
+            exam = examine(run / "model", seed_of(run), amounts)
+            if not given.quick:
+                saved.write_text(json.dumps(exam.to_json()) + "\n", encoding="utf-8")
         exams[run] = exam
         failed = [f"{bar.name} {bar.value:.3f} ({bar.wanted})" for bar in exam.bars if not bar.passed]
         print(

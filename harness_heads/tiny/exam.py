@@ -13,7 +13,7 @@ from .augment import Bank, build_bank
 from .encode import Encoder
 from .lean import Lean
 from .measure import Head, Necessity, layer_matched, make_pairs, rank_scores, top
-from .skills import Examiner, Skills
+from .skills import Examiner, Letters, Skills
 
 TOP = 8
 RENDERS = 2
@@ -26,6 +26,7 @@ class Amounts:
     items, boxes: Items of each skill (a multiple of 40) and of each kind of box.
     pairs: Items of NCS; strips: Strips that heads are ranked on, twelve queries each.
     controls, first: Layer-matched sets, and the first ones among them that the small test uses.
+    quiet: Layer-matched sets for the ordinal set, the negative control.
     """
 
     items: int = 480
@@ -34,6 +35,7 @@ class Amounts:
     strips: int = 60
     controls: int = 250
     first: int = 20
+    quiet: int = 60
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,22 @@ class Exam:
         """Plain values."""
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Exam":
+        """The exam that ``to_json`` gave."""
+        skills = dict(values["skills"])
+        for name in ("mismatched", "blank"):
+            skills[name] = Letters(**{key: _plain(value) for key, value in skills[name].items()})
+        sets = {
+            name: SetResult(**(values[name] | {"heads": [(layer, head) for layer, head in values[name]["heads"]]}))
+            for name in ("referring", "ordinal_last")
+        }
+        return cls(**(values | sets | {"skills": Skills(**skills), "bars": [Bar(**bar) for bar in values["bars"]]}))
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
 
 def load(folder: Path) -> tuple[Lean, Encoder]:
     """A saved model on the lean forward pass."""
@@ -89,12 +107,12 @@ def load(folder: Path) -> tuple[Lean, Encoder]:
     return Lean(model, encoder.prefix, encoder.vision_end), encoder
 
 
-def examine_set(necessity: Necessity, heads: list[Head], amounts: Amounts, rng: np.random.Generator) -> SetResult:
+def examine_set(necessity: Necessity, heads: list[Head], count: int, first: int, rng: np.random.Generator) -> SetResult:
     """NCS of a set against layer-matched sets."""
     items = necessity.items(heads)
-    controls = np.array([necessity.score(layer_matched(heads, rng)) for _ in range(amounts.controls)])
+    controls = np.array([necessity.score(layer_matched(heads, rng)) for _ in range(count)])
     ncs, half = float(items.mean()), 1.96 * float(items.std(ddof=1)) / len(items) ** 0.5
-    first = controls[: amounts.first]
+    few = controls[:first]
     return SetResult(
         heads,
         ncs,
@@ -103,9 +121,9 @@ def examine_set(necessity: Necessity, heads: list[Head], amounts: Amounts, rng: 
         float(controls.mean()),
         float(controls.std(ddof=1)),
         float(controls.max()),
-        float(first.max()),
+        float(few.max()),
         float(1 + (controls >= ncs - 1e-6).sum()) / (len(controls) + 1),
-        float(1 + (first >= ncs - 1e-6).sum()) / (len(first) + 1),
+        float(1 + (few >= ncs - 1e-6).sum()) / (len(few) + 1),
     )
 
 
@@ -126,8 +144,8 @@ def examine(folder: Path, seed: int, amounts: Amounts) -> Exam:
         choose: Bank = build_bank("choose", RENDERS, augment=False, rng=rng)
         scores = rank_scores(lean, encoder, discover, amounts.strips, rng)
         necessity = Necessity(lean, encoder, make_pairs(choose, encoder, amounts.pairs, rng))
-        referring = examine_set(necessity, top(scores.referring, TOP), amounts, rng)
-        last = examine_set(necessity, top(scores.ordinal_last, TOP), amounts, rng)
+        referring = examine_set(necessity, top(scores.referring, TOP), amounts.controls, amounts.first, rng)
+        last = examine_set(necessity, top(scores.ordinal_last, TOP), amounts.quiet, amounts.first, rng)
         kept = [necessity.kept(layer) for layer in range(LAYERS)]
         skills = Examiner(lean, encoder, choose, seed=4711).examine(amounts.items, amounts.boxes)
     bars = judge(skills, kept, necessity.headroom, referring, last, amounts)

@@ -86,11 +86,14 @@ class Recipe:
         layers, each with the same chance, itself drawn between zero and the most.
     again_from, again_until: Between these steps the first layer is blind in shares ``again_single`` and
         ``again_scene`` of the pictures, so that the few heads have deeper ones beside them.
-    again_rate, again_hold: Learning rate from ``again_from`` to ``again_hold``; then a cosine to the end.
-    again_sparse: Weight of the penalty from ``again_from`` on.
+    again_rate, again_hold: Learning rate from ``again_from`` to ``again_hold``; then a cosine to ``settle_from``.
+    again_sparse: Weight of the penalty from ``again_from`` to ``settle_from``.
+    settle_from, settle_rate: The last part, with a learning rate that falls along a cosine to the end: the deeper
+        heads, which have become as good as the first layer's, are made less needed again.
+    settle_sparse, settle_blind: Weight of the penalty, and share of single pictures with one random layer blind, then.
     """
 
-    steps: int = 2000
+    steps: int = 2200
     look_steps: int = 400
     look_singles: int = 48
     look_scenes: int = 8
@@ -130,6 +133,10 @@ class Recipe:
     again_rate: float = 1.5e-3
     again_hold: int = 1700
     again_sparse: float = 0.05
+    settle_from: int = 2000
+    settle_rate: float = 1e-3
+    settle_sparse: float = 0.2
+    settle_blind: float = 0.1
 
 
 def _cosine(progress: float, floor: float) -> float:
@@ -138,8 +145,11 @@ def _cosine(progress: float, floor: float) -> float:
 
 def learning_rate(recipe: Recipe, step: int) -> float:
     """Learning rate at a step: warm-up, constant, a cosine cut short; then lower again, constant, and a cosine."""
+    if step >= recipe.settle_from:
+        length = max(1, recipe.steps - recipe.settle_from)
+        return recipe.settle_rate * _cosine((step - recipe.settle_from) / length, recipe.floor)
     if step >= recipe.again_from:
-        length = max(1, recipe.steps - recipe.again_hold)
+        length = max(1, recipe.settle_from - recipe.again_hold)
         return recipe.again_rate * _cosine((step - recipe.again_hold) / length, recipe.floor)
     if step < recipe.warm_up:
         return recipe.rate * (step + 1) / recipe.warm_up
@@ -156,7 +166,9 @@ def sparsity(recipe: Recipe, step: int) -> float:
     """Weight of the sparsity penalty at a step."""
     if step < recipe.narrow_from:
         return 0.0
-    return recipe.sparse if step < recipe.again_from else recipe.again_sparse
+    if step < recipe.again_from:
+        return recipe.sparse
+    return recipe.again_sparse if step < recipe.settle_from else recipe.settle_sparse
 
 
 def stage_at(step: int) -> Stage:
