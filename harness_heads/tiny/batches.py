@@ -84,17 +84,16 @@ def draw_cuts(recipe: Recipe, step: int, single: bool, count: int, rng: np.rando
     if step < recipe.deep_until:
         share, most = recipe.deep_single if single else recipe.deep_scene
         return blind_first(count, share, most, rng)
+    settling = step >= recipe.settle_from
     if recipe.again_from <= step < recipe.again_until:
         cut = blind_first(count, recipe.again_single if single else recipe.again_scene, 1, rng)
-    elif single and step >= recipe.settle_from:
-        cut = blind_layers(count, recipe.settle_blind, 0.0, rng)
     elif single:
-        cut = blind_layers(count, recipe.blind_one, recipe.blind_two, rng)
+        cut = blind_layers(count, 0.0 if settling else recipe.blind_one, 0.0 if settling else recipe.blind_two, rng)
     else:
         cut = blind_layers(count, recipe.blind_scene, 0.0, rng)
     if step < recipe.narrow_from or not single:
         return cut
-    return cut | blind_scattered(count, recipe.scatter, recipe.scatter_most, rng)
+    return cut | blind_scattered(count, 0.0 if settling else recipe.scatter, recipe.scatter_most, rng)
 
 
 def draw_tasks(mixture: Mixture, count: int, rng: np.random.Generator) -> list[str]:

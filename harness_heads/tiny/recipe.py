@@ -88,12 +88,12 @@ class Recipe:
         ``again_scene`` of the pictures, so that the few heads have deeper ones beside them.
     again_rate, again_hold: Learning rate from ``again_from`` to ``again_hold``; then a cosine to ``settle_from``.
     again_sparse: Weight of the penalty from ``again_from`` to ``settle_from``.
-    settle_from, settle_rate: The last part, with a learning rate that falls along a cosine to the end: the deeper
-        heads, which have become as good as the first layer's, are made less needed again.
-    settle_sparse, settle_blind: Weight of the penalty, and share of single pictures with one random layer blind, then.
+    settle_from, settle_rate: The last part, with a learning rate that falls along a cosine to the end: no head is blind
+        to single pictures any more, so that the deeper ones are less needed.
+    settle_sparse: Weight of the penalty then.
     """
 
-    steps: int = 2200
+    steps: int = 2150
     look_steps: int = 400
     look_singles: int = 48
     look_scenes: int = 8
@@ -134,9 +134,8 @@ class Recipe:
     again_hold: int = 1700
     again_sparse: float = 0.05
     settle_from: int = 2000
-    settle_rate: float = 1e-3
-    settle_sparse: float = 0.2
-    settle_blind: float = 0.1
+    settle_rate: float = 6e-4
+    settle_sparse: float = 0.5
 
 
 def _cosine(progress: float, floor: float) -> float:
