@@ -71,6 +71,25 @@ def attend(pairs: Pairs, action: Action) -> Result:
     return _explicit(pairs, action)
 
 
+def mass_alone(pairs: Pairs, action: Action) -> Tensor:
+    """Mass (N, R) as :func:`attend` gives it, without outputs; queries are looked at only if :func:`needs_queries`."""
+    if needs_queries(action):
+        return attend(pairs, action).mass
+    dtype = wide(pairs.call.value.dtype)
+    if action.condition.op != "steer":
+        return torch.zeros(len(pairs.heads), len(pairs.rows), dtype=dtype, device=pairs.rows.device)
+    on_keys = pairs.visible & action.keys_at(pairs.key_positions)[None, :]
+    return on_keys.any(-1).to(dtype).expand(len(pairs.heads), -1)
+
+
+def needs_queries(action: Action) -> bool:
+    """Whether the mass on the action's keys depends on scores; after a plain cut it is 0 or 1 by construction."""
+    condition = action.condition
+    if condition.op == "ablate":
+        return condition.ablation != "zero"
+    return condition.keep_self if condition.op == "mask" else condition.beta != "hard"
+
+
 def _cut(pairs: Pairs, action: Action) -> Result:
     """A pure cut: the fused kernel over the keys that are left to some row."""
     allowed = action.allowed(pairs.row_positions, pairs.key_positions, pairs.visible)

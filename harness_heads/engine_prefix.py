@@ -11,7 +11,7 @@ from torch import Tensor
 
 from harness_heads.attention import Call
 from harness_heads.engine_handlers import Group, Target, groups_by_layer, note
-from harness_heads.engine_pairs import Pairs, attend, softmax_or_zero, wide
+from harness_heads.engine_pairs import Pairs, attend, mass_alone, softmax_or_zero, wide
 
 FEW_ROWS = 4  # up to so many rows a shared prefix is cheaper as one product than copied per set
 
@@ -118,10 +118,13 @@ class ReplayHandler:
             if not len(rows):
                 continue
             pairs = Pairs(call, group.batch, group.heads, rows, positions[rows], keys, visible[rows])
-            result = attend(pairs, group.action)
-            if out is not None:
+            if out is None:
+                mass = mass_alone(pairs, group.action)
+            else:
+                result = attend(pairs, group.action)
                 out[group.batch[:, None], rows[None, :], group.heads[:, None]] = result.out
-            note(self.mass, self.acted, group.batch, result.mass, len(rows))
+                mass = result.mass
+            note(self.mass, self.acted, group.batch, mass, len(rows))
 
 
 def _few_rows(call: Prefixed, visible: Tensor) -> Tensor:

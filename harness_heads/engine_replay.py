@@ -8,6 +8,7 @@ prefix attention). The final layer runs for the last row alone, over keys and va
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,9 @@ from harness_heads.attention import handling, installed
 from harness_heads.engine_batch import Outcome, logits_of
 from harness_heads.engine_clean import Clean
 from harness_heads.engine_handlers import Target
+from harness_heads.engine_pairs import needs_queries
 from harness_heads.engine_prefix import KeysOnly, ReplayHandler
+from harness_heads.engine_share import sharing, without_queries
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import Family
 from harness_heads.interventions import Action
@@ -78,7 +81,7 @@ def run_replay(
     Raises:
         CannotReplay: if the model's layers are not a plain chain.
     """
-    layers = family.layers(model)
+    layers, attentions = family.layers(model), family.attention_modules(model)
     start = jobs[0].join
     handler = _handler(clean, jobs, first_row, length)
     hidden: Tensor | None = None
@@ -90,11 +93,15 @@ def run_replay(
                 hidden = rows if hidden is None else torch.cat([hidden.to(rows.device), rows])
             assert hidden is not None
             last = index == len(layers) - 1
-            if last and hidden.shape[1] > 1 and index in clean.record.kept:
-                hidden = _final_layer(layers[index], clean, index, hidden, handler, length)
-            else:
-                hidden = _call(layers[index], clean, index, hidden, length)
-                hidden = _between(clean, index, hidden, first_row)
+            # sets that join hold the same rows here: their projections are computed once
+            with sharing(attentions.get(index) if joining > 1 else None, hidden.shape[0] - joining):
+                if last and hidden.shape[1] > 1 and index in clean.record.kept:
+                    _final_keys(layers[index], attentions[index], clean, index, hidden, handler, length)
+                else:
+                    hidden = _call(layers[index], clean, index, hidden, length)
+                    hidden = _between(clean, index, hidden, first_row)
+            if handler.last_keys is not None:
+                hidden = _call(layers[index], clean, index, hidden[:, -1:], length)
         assert hidden is not None
         normed = family.decoder(model).norm(hidden[:, -1])  # type: ignore[operator]
         return Outcome(logits_of(model, family, normed), handler.mass, handler.acted)
@@ -112,19 +119,26 @@ def _handler(clean: Clean, jobs: Sequence[Job], first_row: int, length: int) -> 
     return ReplayHandler([job.target for job in jobs], clean.record.kept, visible, first_row, length, device)
 
 
-def _final_layer(
-    layer: nn.Module, clean: Clean, index: int, hidden: Tensor, handler: ReplayHandler, length: int
-) -> Tensor:
-    """Output of the last row: first the keys and values of all rows, then the layer for one row over them."""
+def _final_keys(
+    layer: nn.Module,
+    attention: nn.Module,
+    clean: Clean,
+    index: int,
+    hidden: Tensor,
+    handler: ReplayHandler,
+    length: int,
+) -> None:
+    """Keys and values of all rows in the final layer, for the one row that is needed of it."""
+    asked = any(needs_queries(group.action) for group in handler.plan.get(index, []))
     handler.keys_only = True
     try:
-        _call(layer, clean, index, hidden, length)
+        with nullcontext() if asked else without_queries(attention):
+            _call(layer, clean, index, hidden, length)
         raise CannotReplay(f"layer {index}: its attention was not reached; replay does not know this layer")
     except KeysOnly as reached:
         handler.last_keys = (reached.key, reached.value)
     finally:
         handler.keys_only = False
-    return _call(layer, clean, index, hidden[:, -1:], length)
 
 
 def _call(layer: nn.Module, clean: Clean, index: int, hidden: Tensor, length: int) -> Tensor:
