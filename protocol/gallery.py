@@ -51,7 +51,7 @@ def item_figure(a: Analysis, test: Test, item: int, id: str, control: int = 0) -
     answer = task.options[item][right] if 0 <= right < len(task.options[item]) else "?"
     alt = f"Item {task.items[item]}, right answer {' '.join(answer.split())}. {words}"
     title = f"Item {task.items[item]}: {LABELS[test.effect.score]} of {shorten(test.effect.name, 40)}"
-    return Figure(id, title, canvas.svg(alt), alt, _caption(a, task, item, arms))
+    return Figure(id, title, canvas.svg(alt), alt)
 
 
 def _arms(task: TaskEvidence, test: Test) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def _picture(canvas: Canvas, pictures: Mapping[str, str], task: TaskEvidence, it
     if uri:
         canvas.image(left, 20, SIDE, SIDE, uri)
     else:
-        canvas.text(left + SIDE / 2, 20 + SIDE / 2, "picture not stored", "tick", "middle")
+        canvas.text(left + SIDE / 2, 20 + SIDE - 10, "picture not stored", "tick", "middle")
     regions: Mapping[str, Any] = (detail.get("regions") or {}).get(arm) or {}
     extent = max((max(b[2:]) for r in regions.values() for b in r["boxes"]), default=0.0)
     # both cells of a 2x2 grid may lie in one half of it: the cells' own size tells the grid's
@@ -127,10 +127,3 @@ def _picture(canvas: Canvas, pictures: Mapping[str, str], task: TaskEvidence, it
             canvas.rect(
                 left + x0 * scale + 2, 20 + y0 * scale + 2, (x1 - x0) * scale - 4, (y1 - y0) * scale - 4, kind, name
             )
-
-
-def _caption(a: Analysis, task: TaskEvidence, item: int, arms: tuple[str, ...]) -> str:
-    shas = [s for arm in arms for s in (task.details[item].get("images") or {}).get(arm, [])]
-    if any(s in a.evidence.pictures for s in shas):
-        return ""
-    return "Run folders hold hashes of images, not images; the picture is painted where the task's data are at hand."

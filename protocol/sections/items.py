@@ -32,7 +32,8 @@ def items_section(a: Analysis) -> Section:
         figures += [item_figure(a, strongest, i, f"item-{score}-{rank}") for rank, i in enumerate(order[:SHOWN])]
         tables.append(_table(a, strongest, order[:LISTED], own, null))
     lead = (
-        "Each item's own score. The gallery shows the items on which the strongest set acted most: chosen, not typical."
+        "Each item's own score. The gallery shows the items on which the strongest set acted most: chosen, not "
+        "typical. Run folders hold hashes of images; a picture is painted where the task's data are at hand."
     )
     return Section("items", "Items", lead, tuple(figures), tuple(tables))
 
