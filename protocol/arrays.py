@@ -33,6 +33,7 @@ def unpack(value: Mapping[str, Any]) -> NDArray[Any]:
     try:
         raw = zlib.decompress(base64.b64decode(value["deflate_base64"]))
         rows = np.frombuffer(raw, np.uint8).reshape(8, -1).T
-        return np.ascontiguousarray(rows).view(value["dtype"]).reshape(value["shape"])
+        out: NDArray[Any] = np.ascontiguousarray(rows).view(value["dtype"]).reshape(value["shape"])
+        return out
     except (KeyError, TypeError, ValueError, zlib.error) as error:
         raise HarnessHeadsError(f"evidence: an array cannot be read back ({error}); write the report again") from error
