@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from harness_heads.conditions import ABLATIONS, NUMERICS, PHASES, ROW_GROUPS, Beta
@@ -54,6 +55,9 @@ class Settings:
             "rows": ["+".join(scope) for scope in self.rows],
             "beta": list(self.beta),
             "box": None if self.box is None else list(self.box),
+            # where a file lay says nothing about the run; its digest is recorded beside it
+            "plan": None if self.plan is None else Path(self.plan).name,
+            "journal": None if self.journal is None else Path(self.journal).name,
         }
 
 

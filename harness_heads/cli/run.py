@@ -94,7 +94,7 @@ def steps(plan: Plan, plan_path: Path, out: Path) -> Iterator[Step]:
         raise HarnessHeadsError(f"plan {plan_path}: it must name tasks and sets to be run")
     host = str(plan.settings.get("host", "qwen3vl"))
     base = {name: value for name, value in plan.settings.items() if name not in OURS}
-    shared = {**base, "plan": str(plan_path.resolve())}
+    shared = {**base, "plan": str(plan_path)}
     by_op: dict[Op, list[str]] = {}
     stock: list[str] = []
     for task in plan.tasks:
