@@ -27,12 +27,18 @@ def _as_text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
 _Loader.add_constructor("!function", _as_text)
 
 
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A task or group file as plain values, ``!function`` tags as text."""
+    config: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    return config
+
+
 @cache
 def catalogue() -> Mapping[str, Mapping[str, Any]]:
     """Task name -> the YAML's mapping, for every task of this package (groups are left out)."""
     found = {}
     for path in sorted(FOLDER.rglob("*.yaml")):
-        config = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        config = read_yaml(path)
         if "recipe" in config:
             found[config["task"]] = config
     return found

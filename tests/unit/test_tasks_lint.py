@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 
 import pytest
-import yaml
 from PIL import Image
 
 from harness_heads.cli import lint_task, tasks_path
+from harness_heads.tasks import catalogue
 from harness_heads.tasks.lint import MAX_LINES, read_yaml
 from harness_heads.tasks.recipes import RECIPES
 
@@ -46,7 +46,7 @@ def test_every_task_of_the_papers_is_there():
     tasks = {path.stem for path in YAMLS}
     assert {name for names in NAMES for name in names.split()} <= tasks
     for group, count in (("pointing", 14), ("ood_cers", 8), ("ood_ncs", 8), ("ood", 16), ("grounding", 5), ("vqa", 7)):
-        config = yaml.safe_load((next(TASKS.rglob(f"{group}.yaml"))).read_text(encoding="utf-8"))
+        config = catalogue.read_yaml(next(TASKS.rglob(f"{group}.yaml")))
         assert len(config["task"]) == count == len(set(config["task"]))
         assert set(config["task"]) <= tasks
 

@@ -147,7 +147,7 @@ def test_draws_follow_the_shares() -> None:
 
 def test_schedules() -> None:
     recipe = Recipe(
-        steps=2000,
+        steps=2100,
         warm_up=10,
         hold=500,
         cycle=1000,
@@ -156,19 +156,22 @@ def test_schedules() -> None:
         narrow_from=600,
         again_from=900,
         again_hold=1000,
+        settle_from=2000,
     )
     assert learning_rate(recipe, 0) == pytest.approx(recipe.rate / 10)
     assert learning_rate(recipe, 400) == recipe.rate
     assert learning_rate(recipe, 750) == pytest.approx(recipe.rate * (0.1 + 0.9 * 0.5))
     assert learning_rate(recipe, 900) == learning_rate(recipe, 1000) == recipe.again_rate
     assert learning_rate(recipe, 1500) == pytest.approx(recipe.again_rate * (0.1 + 0.9 * 0.5))
-    assert learning_rate(recipe, 2000) == pytest.approx(recipe.again_rate * 0.1)
+    assert learning_rate(recipe, 2000) == recipe.settle_rate
+    assert learning_rate(recipe, 2100) == pytest.approx(recipe.settle_rate * 0.1)
     assert [alignment(recipe, step) for step in (0, 500, 625, 750, 999)] == [1, 1, 0.5, 0, 0]
-    assert [sparsity(recipe, step) for step in (599, 600, 899, 900)] == [
+    assert [sparsity(recipe, step) for step in (599, 600, 899, 900, 2000)] == [
         0.0,
         recipe.sparse,
         recipe.sparse,
         recipe.again_sparse,
+        recipe.settle_sparse,
     ]
     assert stage_at(0) is STAGES[0] and stage_at(Recipe().steps) is STAGES[-1]
     untils = [stage.until for stage in STAGES]
