@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 from harness_heads.errors import HarnessHeadsError
 
@@ -73,6 +73,18 @@ def iou(a: Box, b: Box) -> float:
         return 0.0
     overlap = w * h
     return overlap / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - overlap)
+
+
+def decode(image: Image.Image) -> None:
+    """Read the pixels; a truncated file raises OSError, whatever the process was told before.
+
+    lmms-eval switches Pillow to fill truncated images with grey for the whole process, silently; that is no image.
+    """
+    lenient, ImageFile.LOAD_TRUNCATED_IMAGES = ImageFile.LOAD_TRUNCATED_IMAGES, False
+    try:
+        image.load()
+    finally:
+        ImageFile.LOAD_TRUNCATED_IMAGES = lenient
 
 
 def safe_image(image: Image.Image, what: str) -> Image.Image:

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from harness_heads.errors import HarnessHeadsError, did_you_mean
-from harness_heads.regions import check_size, safe_image
+from harness_heads.regions import check_size, decode, safe_image
 from harness_heads.tasks.items import Picture
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -153,7 +153,7 @@ class EncodedSource(Source):
 
     def image(self, row: int, column: str) -> Image.Image:
         with self._opened(row, column) as image:
-            image.load()
+            decode(image)
             return safe_image(image, self._where(row, column))
 
     def look(self, row: int, column: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from harness_heads.errors import HarnessHeadsError
-from harness_heads.regions import Region, safe_image
+from harness_heads.regions import Region, decode, safe_image
 
 
 class CorruptImageError(HarnessHeadsError):
@@ -124,7 +124,7 @@ def open_image(source: Path | Image.Image | None, what: str) -> Image.Image:
         raise CorruptImageError(f"{what}: no image")
     try:
         image = source if isinstance(source, Image.Image) else Image.open(source)
-        image.load()
+        decode(image)
     except FileNotFoundError as error:
         raise CorruptImageError(f"{what}: image file {source} does not exist") from error
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:

@@ -2,13 +2,14 @@
 
 import io
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageFile
 
 from harness_heads.errors import HarnessHeadsError
-from harness_heads.regions import Region, check_size, grid_cells, image_sha, iou, region_from_dict, safe_image
+from harness_heads.regions import Region, check_size, decode, grid_cells, image_sha, iou, region_from_dict, safe_image
 
 SIDE = 32
 
@@ -144,3 +145,15 @@ def test_iou():
     assert iou((0, 0, 2, 2), (0, 0, 2, 2)) == 1.0
     assert iou((0, 0, 2, 2), (2, 0, 4, 2)) == 0.0
     assert iou((0, 0, 2, 2), (1, 0, 3, 2)) == pytest.approx(1 / 3)
+
+
+def test_a_truncated_image_is_refused_even_where_pillow_was_told_to_fill_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "cut.png"
+    Image.effect_noise((64, 64), 50).save(path)
+    path.write_bytes(path.read_bytes()[:600])
+    monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+    with pytest.raises(OSError, match="truncated"):
+        decode(Image.open(path))
+    assert ImageFile.LOAD_TRUNCATED_IMAGES is True
