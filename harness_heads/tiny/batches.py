@@ -93,7 +93,7 @@ def draw_cuts(recipe: Recipe, step: int, single: bool, count: int, rng: np.rando
         cut = blind_layers(count, recipe.blind_scene, 0.0, rng)
     if step < recipe.narrow_from or not single:
         return cut
-    return cut | blind_scattered(count, 0.0 if settling else recipe.scatter, recipe.scatter_most, rng)
+    return cut | blind_scattered(count, recipe.scatter, recipe.scatter_most, rng)
 
 
 def draw_tasks(mixture: Mixture, count: int, rng: np.random.Generator) -> list[str]:

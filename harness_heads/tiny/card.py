@@ -81,7 +81,7 @@ def write_card(path: Path, log: Path, chosen: Exam, exams: list[Exam], notes: st
     facts = recipe | {
         "seed": chosen.seed,
         "size": (path.parent / "model.safetensors").stat().st_size / 1e6,
-        "minutes": records[-1]["seconds"] / 60,
+        "minutes": max(record.get("seconds", 0) for record in records) / 60,
         "none": STAGES[-1].single["none"],
         "slope": exp(GUESS_SLOPE),
         "deep_share": recipe["deep_single"][0],
