@@ -99,7 +99,9 @@ def split_model_args(kwargs: Mapping[str, Any], host_args: Iterable[str]) -> tup
             try:
                 values[name] = _PARSERS[name](value)
             except (ValueError, TypeError) as error:
-                problems.append(f"{name}={value}: {error}")
+                # lmms-eval hands over "-1" as -1.0; say what was typed
+                shown = int(value) if isinstance(value, float) and value.is_integer() else value
+                problems.append(f"{name}={shown}: {error}")
         elif name in host:
             rest[name] = value
         else:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     root = tmp_path_factory.mktemp("page")
     world = syn.World(items=12, controls=9, families=("layer", "any"), damage=True, betas=(1.0, 10.0, "hard"))
-    world = syn.replace(world, rows=(("all",), ("image",), ("question",)))
+    world = replace(world, rows=(("all",), ("image",), ("question",)))
     writers = {"ncs": syn.write_ncs, "cers": syn.write_cers, "grid": syn.write_grid_ncs}
     folders = [write(root / name, world) for name, write in writers.items()]
     return write_report(load_evidence(folders), root / "report", 100).html

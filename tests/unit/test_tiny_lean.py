@@ -72,7 +72,7 @@ def test_logits_equal_transformers(model: Qwen3VLForConditionalGeneration, kind:
         wanted = model(**inputs_of(picture, QUESTION)).logits[0, -ids.shape[1] :]
         found = lean.logits(lean.run([Group(kind, to_float(patches), (Block(ids, 1),))]).hidden[0][0])
     assert wanted.std() > 0.3
-    assert (wanted - found).abs().max() < 1e-4
+    assert (wanted - found).abs().max() < 5e-4
 
 
 def test_shared_pictures_and_mixed_groups_change_nothing(model: Qwen3VLForConditionalGeneration) -> None:
@@ -86,7 +86,7 @@ def test_shared_pictures_and_mixed_groups_change_nothing(model: Qwen3VLForCondit
         for text, found in zip(texts, shared, strict=True):
             alone = Block(torch.tensor([ENCODER.prompt(text)]), 1)
             wanted = lean.run([Group("strip", strip, (alone,))]).hidden[0][0][-1]
-            assert (wanted - found).abs().max() < 1e-4
+            assert (wanted - found).abs().max() < 5e-4
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def test_cut_equals_a_mask_in_transformers(
         group = Group("grid", to_float(patches), (Block(ids, 1, last_rows(ids)),), cut_of(heads))
         found = lean.logits(lean.run([group]).hidden[0][0])[0]
     assert (wanted - clean).abs().max() > 1e-3
-    assert (wanted - found).abs().max() < 1e-4
+    assert (wanted - found).abs().max() < 5e-4
 
 
 def test_late_rows_equal_a_mask_in_transformers(
@@ -143,7 +143,7 @@ def test_late_rows_equal_a_mask_in_transformers(
         group = Group("strip", to_float(patches), (Block(ids, 1, last_rows(ids), tail),))
         found = lean.logits(lean.run([group]).hidden[0][0])[0]
     assert (wanted - clean).abs().max() > 1e-3
-    assert (wanted - found).abs().max() < 1e-4
+    assert (wanted - found).abs().max() < 5e-4
 
 
 def test_all_heads_cut_makes_question_rows_blind(model: Qwen3VLForConditionalGeneration) -> None:
