@@ -78,12 +78,14 @@ def _generate(
     model: Any = engine.model
     repeated = {name: torch.cat([tensor] * len(entries)) for name, tensor in inputs.items()}
     settings = {"max_new_tokens": MAX_NEW_TOKENS, "do_sample": False, "use_cache": True}
+    # the instance's own attribute is the stand-in that brought the inputs here
+    generate = type(model).generate
     if condition is None:
-        out = model.generate(**repeated, **settings)
+        out = generate(model, **repeated, **settings)
     else:
         sets = [entry.heads for entry in entries]
         with engine.generating(sets, condition, regions=probe.regions, image_sizes=sizes):
-            out = model.generate(**repeated, **settings)
+            out = generate(model, **repeated, **settings)
     new = out[:, inputs["input_ids"].shape[1] :]
     tokenizer = getattr(engine.processor, "tokenizer", engine.processor)
     # box tokens of some families are special tokens; the parsers strip what is not a box
