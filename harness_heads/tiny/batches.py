@@ -84,11 +84,11 @@ def draw_cuts(recipe: Recipe, step: int, single: bool, count: int, rng: np.rando
     if step < recipe.deep_until:
         share, most = recipe.deep_single if single else recipe.deep_scene
         return blind_first(count, share, most, rng)
-    settling = step >= recipe.settle_from
+    one, two = (recipe.blind_one, recipe.blind_two) if step < recipe.settle_from else (0.0, 0.0)
     if recipe.again_from <= step < recipe.again_until:
         cut = blind_first(count, recipe.again_single if single else recipe.again_scene, 1, rng)
     elif single:
-        cut = blind_layers(count, 0.0 if settling else recipe.blind_one, 0.0 if settling else recipe.blind_two, rng)
+        cut = blind_layers(count, one, two, rng)
     else:
         cut = blind_layers(count, recipe.blind_scene, 0.0, rng)
     if step < recipe.narrow_from or not single:

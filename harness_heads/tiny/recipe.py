@@ -88,8 +88,8 @@ class Recipe:
         ``again_scene`` of the pictures, so that the few heads have deeper ones beside them.
     again_rate, again_hold: Learning rate from ``again_from`` to ``again_hold``; then a cosine to ``settle_from``.
     again_sparse: Weight of the penalty from ``again_from`` to ``settle_from``.
-    settle_from, settle_rate: The last part, with a learning rate that falls along a cosine to the end: no whole layer is
-        blind to single pictures any more, so that the deeper ones are less needed.
+    settle_from, settle_rate: The last part, with a learning rate that falls along a cosine to the end: no whole
+        layer is blind to single pictures any more, so that the deeper ones are less needed.
     settle_sparse: Weight of the penalty then.
     """
 

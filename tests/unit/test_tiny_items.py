@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -135,6 +136,8 @@ def test_first_layers_are_blind_at_their_times() -> None:
     for step in (30, 49, 60):
         assert not draw_cuts(recipe, step, True, 5, rng).any()
         assert not draw_cuts(recipe, step, False, 5, rng).any()
+    whole = replace(recipe, blind_one=1.0, settle_from=70)
+    assert draw_cuts(whole, 69, True, 5, rng).any() and not draw_cuts(whole, 70, True, 5, rng).any()
     for single in (True, False):
         again = draw_cuts(recipe, 50, single, 5, rng)
         assert again[:, 0].all() and not again[:, 1:].any()
