@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -138,7 +138,20 @@ def variants(model: Any, tokens: int, eager: bool) -> dict[str, Callable[[], Any
 
 
 def peak_mb(name: str, tokens: int) -> float:
-    """Peak resident memory of one run above the loaded model, MiB; for a process of its own."""
+    """Peak resident memory of one run above the loaded model, MiB, in a forked process of its own."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, f"{_peak_here(name, tokens):.3f}".encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return float(text)
+
+
+def _peak_here(name: str, tokens: int) -> float:
     model = build()
     run = variants(model, tokens, eager=True)[name]
     gc.collect()
@@ -162,7 +175,7 @@ def times(tokens: int, repeats: int, eager: bool) -> dict[str, list[float]]:
     out: dict[str, list[float]] = {name: [] for name in runs}
     for round_ in range(repeats + 1):
         for name, run in runs.items():
-            if name.startswith("eager") and round_ > 1:
+            if name.startswith("eager") and round_ != 1:
                 continue
             start = time.process_time()
             run()
@@ -174,15 +187,7 @@ def times(tokens: int, repeats: int, eager: bool) -> dict[str, list[float]]:
 def compare(tokens: int, repeats: int, eager: bool) -> dict[str, Any]:
     """All figures at one image size."""
     seconds = times(tokens, repeats, eager)
-    memory = {}
-    for name in seconds:
-        child = subprocess.run(
-            [sys.executable, __file__, "--peak", name, "--tokens", str(tokens)],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        memory[name] = float(child.stdout.strip().splitlines()[-1])
+    memory = {name: peak_mb(name, tokens) for name in seconds if name != "prefill"}
     pairs = [r / p for r, p in zip(seconds["read"], seconds["plain"], strict=True)]
     all_settings = [r / p for r, p in zip(seconds["read"], seconds["prefill"], strict=True)]
     rows = SPAN + 1 + ANSWER
@@ -210,18 +215,19 @@ def _spread(ratios: list[float]) -> dict[str, float]:
 
 
 def verdicts(sizes: dict[str, Any]) -> dict[str, Any]:
-    """Each limit beside what was measured."""
-    small, large = sizes["300"], sizes["3300"]
-    measured = {
-        "time at 300": small["read_over_plain"]["median"],
-        "time at 3300": large["read_over_plain"]["median"],
-        "memory at 3300": large["read_over_plain_memory"],
-        "all settings": max(s["all_sources_over_prefill"]["median"] for s in sizes.values()),
-    }
+    """Each limit beside what was measured so far."""
+    measured: dict[str, float] = {}
+    for name, size in sizes.items():
+        measured[f"time at {name}"] = size["read_over_plain"]["median"]
+    if "3300" in sizes:
+        measured["memory at 3300"] = sizes["3300"]["read_over_plain_memory"]
+    measured["all settings"] = max(s["all_sources_over_prefill"]["median"] for s in sizes.values())
     out = {n: {"measured": v, "limit": LIMITS[n], "holds": v <= LIMITS[n]} for n, v in measured.items()}
-    allowed = small["peak_mb_above_model"]["plain"] + small["captured_mb"] + SLACK_MB
-    peak = small["peak_mb_above_model"]["read"]
-    out["memory at 300"] = {"measured": peak, "limit": round(allowed, 1), "unit": "MiB", "holds": peak <= allowed}
+    if "300" in sizes:
+        small = sizes["300"]
+        allowed = small["peak_mb_above_model"]["plain"] + small["captured_mb"] + SLACK_MB
+        peak = small["peak_mb_above_model"]["read"]
+        out["memory at 300"] = {"measured": peak, "limit": round(allowed, 1), "unit": "MiB", "holds": peak <= allowed}
     return out
 
 
@@ -231,23 +237,21 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("reports/benchmarks/discovery.json"))
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--eager", action="store_true", help="also output_attentions=True (slow, 10 GB)")
-    parser.add_argument("--peak", help=argparse.SUPPRESS)
-    parser.add_argument("--tokens", type=int, choices=tuple(GRIDS), help=argparse.SUPPRESS)
+    parser.add_argument("--tokens", type=int, action="append", choices=tuple(GRIDS), help="one size alone")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    if args.peak:
-        print(peak_mb(args.peak, args.tokens))
-        return
-    sizes = {str(tokens): compare(tokens, args.repeats, args.eager) for tokens in GRIDS}
-    value = {
-        "command": "python tests/benchmarks/discovery.py" + (" --eager" if args.eager else ""),
+    value: dict[str, Any] = {
+        "command": "python tests/benchmarks/discovery.py " + " ".join(sys.argv[1:]),
         "machine": {"processor": platform.processor() or platform.machine(), "threads": 1, "versions": versions()},
-        "sizes": sizes,
-        "limits": verdicts(sizes),
+        "sizes": {},
     }
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    args.output.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(value["limits"], indent=1))
+    for tokens in args.tokens or GRIDS:
+        value["sizes"][str(tokens)] = compare(tokens, args.repeats, args.eager)
+        value["limits"] = verdicts(value["sizes"])
+        # after every size, so that a run that is stopped leaves what it has
+        args.output.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+        print(json.dumps(value, indent=1), flush=True)
 
 
 if __name__ == "__main__":
