@@ -187,7 +187,8 @@ class HeadsMixin:
             self.reference, self.model, self.host, self.family, self.sets, every, self.settings, self.op, self.engine
         )
         if self._run_folder is not None and self.rank == 0:
-            write_run_file(self._run_folder, information, sorted({probe.task for probe in probes.values()}))
+            plan = None if self.settings.plan is None else Path(self.settings.plan)
+            write_run_file(self._run_folder, information, sorted({probe.task for probe in probes.values()}), plan)
         return _with_run(probes, answers, information)
 
     def _answer(self, probe: Probe, inputs: Mapping[str, torch.Tensor], images: list[Image.Image]) -> ProbeResult:

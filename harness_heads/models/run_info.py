@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -123,7 +124,9 @@ def versions() -> dict[str, str]:
     return out
 
 
-def write_run_file(folder: Path, information: Mapping[str, Any], tasks: Sequence[str]) -> None:
+def write_run_file(
+    folder: Path, information: Mapping[str, Any], tasks: Sequence[str], plan: Path | None = None
+) -> None:
     """Write ``run.json``; a second model call of the same run adds its tasks and conditions."""
     path = folder / "run.json"
     value = dict(information)
@@ -136,6 +139,9 @@ def write_run_file(folder: Path, information: Mapping[str, Any], tasks: Sequence
                 {json.dumps(c, sort_keys=True): c for c in [*before["conditions"], *value["conditions"]]}.values()
             )
     folder.mkdir(parents=True, exist_ok=True)
+    if plan is not None:
+        # the run carries its digest; evidence needs the claims themselves beside it
+        shutil.copyfile(plan, folder / "plan.json")
     temporary = path.with_suffix(".json.part")
     temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     temporary.replace(path)
