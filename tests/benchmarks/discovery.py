@@ -15,7 +15,6 @@ import gc
 import json
 import os
 import platform
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy import median
 
 from harness_heads.discovery.capture import Want, capture
 from harness_heads.discovery.loading import versions
@@ -195,7 +195,7 @@ def compare(tokens: int, repeats: int, eager: bool) -> dict[str, Any]:
     result: dict[str, Any] = {
         "image_tokens": GRIDS[tokens][0] * GRIDS[tokens][1],
         "rows_read": rows,
-        "cpu_seconds_median": {name: round(statistics.median(v), 4) for name, v in seconds.items()},
+        "cpu_seconds_median": {name: round(float(median(v)), 4) for name, v in seconds.items()},
         "repeats": {name: len(v) for name, v in seconds.items()},
         "read_over_plain": _spread(pairs),
         "all_sources_over_prefill": _spread(all_settings),
@@ -205,13 +205,13 @@ def compare(tokens: int, repeats: int, eager: bool) -> dict[str, Any]:
     }
     if eager:
         name = "eager output_attentions"
-        result["eager_over_plain"] = round(seconds[name][0] / statistics.median(seconds["plain"]), 2)
+        result["eager_over_plain"] = round(seconds[name][0] / median(seconds["plain"]), 2)
         result["eager_over_plain_memory"] = round(memory[name] / memory["plain"], 1)
     return result
 
 
 def _spread(ratios: list[float]) -> dict[str, float]:
-    return {"median": round(statistics.median(ratios), 4), "min": round(min(ratios), 4), "max": round(max(ratios), 4)}
+    return {"median": round(float(median(ratios)), 4), "min": round(min(ratios), 4), "max": round(max(ratios), 4)}
 
 
 def verdicts(sizes: dict[str, Any]) -> dict[str, Any]:
