@@ -357,6 +357,7 @@ def test_the_commands_from_discovery_to_overlap_and_maps(tmp_path: Path, capsys:
     assert command(attention_command, *model, *words, "--intervene", "ablate", "--rows", "question") == 0
     drawn = picture.read_text()
     assert drawn.count("<image") == 4 and "stroke-dasharray" in drawn
+    assert "from the question's rows" in drawn.replace("&#x27;", "'")
     said = capsys.readouterr().out
     assert "the set: mean attention on the referent" in said
     assert float(next(x for x in said.splitlines() if x.startswith("the set")).rsplit(" ", 1)[1]) == 0.0
