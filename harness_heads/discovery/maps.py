@@ -30,7 +30,8 @@ from harness_heads.interventions import resolve
 from harness_heads.layouts import PromptLayout
 from harness_heads.regions import Box, Region
 
-ROWS = ("answer", "last", "question")
+ROW_WORDS = {"answer": "rows that predict the answer", "last": "last prompt row", "question": "question's rows"}
+ROWS = tuple(ROW_WORDS)
 PANELS = ("all heads", "the set", "all but the set")
 
 
@@ -40,6 +41,7 @@ class Maps:
 
     Attributes:
         answer: what the model said.
+        rows: which rows look, one of :data:`ROWS`.
         predicted: box in its answer in pixels of the image as shown, ``None`` where there is none.
         maps: mean attention of each group of heads on each image token, by :data:`PANELS`; (n_image,).
         cells: box of each image token as fractions of the image; (n_image, 4), NaN where it covers nothing.
@@ -48,6 +50,7 @@ class Maps:
     """
 
     answer: str
+    rows: str
     predicted: Box | None
     maps: Mapping[str, NDArray[np.float64]]
     cells: NDArray[np.float64]
@@ -107,6 +110,7 @@ def read_maps(
         box = parse_box(said, loaded.family.box_format, image.size, image.size)
     return Maps(
         said,
+        rows,
         box,
         {name: _mean_map(got, heads) for name, heads in _groups(loaded, head_set).items()},
         torch.cat([part.cells for part in layout.images]).numpy(),
@@ -171,7 +175,9 @@ def draw_maps(
     tall = image.height * scale
     picture = _embedded(image)
     parts = [text(12, 20, title, size=14)]
-    boxes = [(box, "#2ca02c") for box in gold] + ([(maps.predicted, "#d62728")] if maps.predicted else [])
+    # the predicted box is dashed: where it is right, the gold one shows through
+    boxes = [(box, "#2ca02c", "") for box in gold]
+    boxes += [(maps.predicted, "#d62728", ' stroke-dasharray="6 5"')] if maps.predicted else []
     for column, name in enumerate(("image", *PANELS)):
         x, y = 12 + column * (wide + 12), 48.0
         label = name if name == "image" else f"{name}: {float(maps.maps[name].sum()):.3f} on the image"
@@ -179,11 +185,11 @@ def draw_maps(
         parts.append(f'<image x="{x:g}" y="{y:g}" width="{wide:g}" height="{tall:g}" href="{picture}"/>')
         if name != "image":
             parts += _overlay(maps.maps[name], maps.cells, x, y, wide, tall)
-        for box, ink in boxes:
+        for box, ink, dash in boxes:
             parts.append(
                 f'<rect x="{x + box[0] * scale:.2f}" y="{y + box[1] * scale:.2f}" '
                 f'width="{(box[2] - box[0]) * scale:.2f}" '
-                f'height="{(box[3] - box[1]) * scale:.2f}" fill="none" stroke="{ink}" stroke-width="2.5"/>'
+                f'height="{(box[3] - box[1]) * scale:.2f}" fill="none" stroke="{ink}" stroke-width="2.5"{dash}/>'
             )
     bottom = 48 + tall + 20
     parts.append(text(12, bottom, f"answer: {maps.answer[:120]}"))
@@ -227,7 +233,7 @@ def _curves(maps: Maps, condition: Condition | None, x: float, y: float, width: 
     layers = len(maps.referent[PANELS[0]])
     left, right, base, high = x + 44, x + width - 180, y + 180, y + 24
     what = f"; dashed: {condition.name} on the set" if condition is not None and maps.after else ""
-    parts = [text(x, y + 10, f"attention on the referent from the prediction rows, by layer{what}")]
+    parts = [text(x, y + 10, f"attention on the referent from the {ROW_WORDS[maps.rows]}, by layer{what}")]
     parts.append(f'<path d="M{left:g} {high:g}V{base:g}H{right:g}" fill="none" stroke="currentColor"/>')
     parts.append(text(left - 4, high + 4, f"{top:.2g}", "end", 10))
     parts.append(text(left - 4, base, "0", "end", 10))
