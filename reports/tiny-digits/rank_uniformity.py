@@ -78,9 +78,7 @@ def prepare(wrapped: Any, items: int) -> list[Prompt]:
         document = task.dataset[request.arguments[5]][request.arguments[3]]
         prompts.append(Prompt(probe, correct_letter(document), dict(inputs), tuple(image.size for image in images)))
 
-    run_through_host(
-        super(type(wrapped), wrapped).generate_until.__func__.__get__(wrapped), wrapped.model, requests, keep
-    )
+    run_through_host(wrapped.host_generate, wrapped.model, requests, keep)
     return prompts
 
 
