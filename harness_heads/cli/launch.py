@@ -42,6 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from harness_heads.cli.report import report_on
     from harness_heads.cli.run_arguments import parse, prepare
 
     namespace, data = parse(arguments)
@@ -69,7 +70,7 @@ def _run(arguments: list[str]) -> int:
         print(make_table(results, "groups"))
     _check_stored(folder, samples)
     if _intervened(samples or {}):
-        print(f"protocol report: {_report(folder)}")
+        print(f"protocol report: {report_on([folder], folder / 'report').html}")
     else:
         print(f"results: {folder}")
     return 0
@@ -79,13 +80,6 @@ def _intervened(samples: dict[str, list[dict[str, Any]]]) -> bool:
     """Whether some item was answered under an intervention (stock models leave their words alone)."""
     records = (sample.get("record") for task in samples.values() for sample in task)
     return any(arm is not None for record in records if record for arm in record["arms"].values())
-
-
-def _report(folder: Path) -> Path:
-    from harness_heads.protocol.evidence import load_evidence
-    from harness_heads.protocol.report import write_report
-
-    return write_report(load_evidence([folder]), folder / "report").html
 
 
 def _check_stored(folder: Path, samples: Any) -> None:

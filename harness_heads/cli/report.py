@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from harness_heads.protocol.report import ReportPaths
 
 
 def add_parser(subparsers: Any) -> None:
@@ -17,13 +21,20 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the report and print its paths and its opening."""
+    """Write the report and print its paths."""
+    for path in report_on(args.runs, args.output or args.runs[0] / "report", args.plan):
+        print(path)
+    return 0
+
+
+def report_on(runs: Sequence[Path], out: Path, plan: Path | None = None) -> ReportPaths:
+    """The protocol report over run folders, with its gallery's pictures where their data lie on this machine.
+
+    Raises:
+        HarnessHeadsError: if the runs do not belong together, or lack what the report needs.
+    """
     from harness_heads.cli.pictures import with_pictures
     from harness_heads.protocol.evidence import load_evidence
     from harness_heads.protocol.report import write_report
 
-    evidence = with_pictures(load_evidence(args.runs, args.plan))
-    paths = write_report(evidence, args.output or args.runs[0] / "report")
-    for path in paths:
-        print(path)
-    return 0
+    return write_report(with_pictures(load_evidence(runs, plan)), out)

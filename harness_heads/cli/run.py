@@ -76,11 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
         command = [sys.executable, "-m", "harness_heads", *step.command(arguments.out, limit)]
         if subprocess.run(command, check=False).returncode != 0:
             raise HarnessHeadsError(f"run {step.folder} failed; mend it and give the same command to go on")
-    from harness_heads.protocol.evidence import load_evidence
-    from harness_heads.protocol.report import write_report
+    from harness_heads.cli.report import report_on
 
     folders = [arguments.out / step.folder for step in todo]
-    print(f"protocol report: {write_report(load_evidence(folders), arguments.out / 'report').html}")
+    print(f"protocol report: {report_on(folders, arguments.out / 'report').html}")
     return 0
 
 

@@ -102,6 +102,8 @@ def test_a_run_leaves_everything_that_the_numbers_need(launch: Launch, tmp_path:
     assert run["tasks"] == ["ncs_digits"]
     assert [row["role"] for row in run["sets"]].count("control") == 3
     assert run["proof"]["untouched_bit_equal"] is True
+    html = (tmp_path / "out" / "report" / "report.html").read_text(encoding="utf-8")
+    assert "data:image/png;base64," in html  # the gallery shows the items, not only their names
     for record in records(tmp_path / "out"):
         for arm in ("matched", "mismatched"):
             sets = record["arms"][arm]["logprobs"]["mask:image"]
