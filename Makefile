@@ -63,7 +63,7 @@ bench: .venv/installed-test
 	@for file in tests/benchmarks/*.py; do echo "== $$file"; OMP_NUM_THREADS=1 $(BIN)/python $$file || exit 1; done
 
 train: .venv/installed-test
-	@for seed in 0 1 2; do $(BIN)/python -m harness_heads.tiny.train --seed $$seed --out reports/runs/tiny-digits-seed$$seed || exit 1; done
+	@for seed in 1 2 3; do $(BIN)/python -m harness_heads.tiny.train --seed $$seed --out reports/runs/tiny-digits-seed$$seed || exit 1; done
 
 clean:
 	rm -rf .venv build dist *.egg-info
