@@ -149,6 +149,7 @@ class TaskEvidence:
         plain: answers of a stock model per arm.
         details: per item: regions, image hashes and extra facts, for the gallery and the audits.
         numerics: dtypes, kernels and the largest baseline gap that the answers reported.
+        dropped: ids of items that a leak audit left out, by reason; they are in no other field.
     """
 
     run: int
@@ -168,6 +169,7 @@ class TaskEvidence:
     plain: Mapping[str, tuple[str, ...]]
     details: tuple[Mapping[str, Any], ...]
     numerics: Mapping[str, Any]
+    dropped: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def n(self) -> int:
@@ -284,6 +286,7 @@ def _task_to_dict(task: TaskEvidence) -> dict[str, Any]:
         "plain": plain,
         "details": [dict(d) for d in task.details],
         "numerics": dict(task.numerics),
+        **({"dropped": {k: list(v) for k, v in task.dropped.items()}} if task.dropped else {}),
     }
 
 
@@ -304,4 +307,5 @@ def _task_from_dict(value: Mapping[str, Any]) -> TaskEvidence:
         plain={arm: tuple(texts) for arm, texts in value["plain"].items()},
         details=tuple(value["details"]),
         numerics=value["numerics"],
+        dropped={k: tuple(v) for k, v in value.get("dropped", {}).items()},
     )

@@ -15,6 +15,7 @@ from harness_heads.protocol import checks
 from harness_heads.protocol.discoveries import Discovery, is_discovery, overlaps, read_discovery
 from harness_heads.protocol.evidence import Evidence, RunInfo, TaskEvidence, canonical, run_info_from_dict
 from harness_heads.protocol.fan import is_member, read_fan
+from harness_heads.protocol.leaks import audited
 from harness_heads.protocol.plan import Plan, load_plan, plan_from_dict
 from harness_heads.protocol.records import TaskReader
 
@@ -87,7 +88,7 @@ def _read_folder(path: Path) -> _Found:
         checks.complete(task, run, torn, _short(file), found.notes)
         checks.known_version(task, _short(file))
         checks.one_baseline(task, run, _short(file))
-        found.tasks.append((run, task))
+        found.tasks.append((run, audited(task)))
     return found
 
 

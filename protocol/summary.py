@@ -11,7 +11,9 @@ from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import ItemRecord
 from harness_heads.protocol.effects import Effect, arm_levels, effects, headroom
 from harness_heads.protocol.evidence import RunInfo, TaskEvidence, run_info_from_dict
+from harness_heads.protocol.leaks import audited, ceilings
 from harness_heads.protocol.records import read_records
+from harness_heads.protocol.scores import score_tables
 
 NO_INTERVENTION = "no intervention"
 _PRIMARY_STATISTICS = ("control_mean", "control_sd", "z")
@@ -31,7 +33,7 @@ def task_summary(records: Sequence[ItemRecord], run: Mapping[str, Any] | None = 
         return {"note": "no items"}
     reader = read_records(records, records[0].task)
     stock = all(not row.blocks for row in reader.rows.values())
-    task = reader.finish(-1 if stock else 0)
+    task = audited(reader.finish(-1 if stock else 0))
     if stock:
         return stock_summary(task)
     runs = reader.runs or ([] if run is None else [run_info_from_dict(run, task.task)])
@@ -49,7 +51,14 @@ def evidence_summary(task: TaskEvidence, run: RunInfo) -> dict[str, float | str]
     top = headroom(levels)
     if not math.isnan(top):
         out["headroom"] = top
-    found = effects(task, run)
+    tables = score_tables(task, run)
+    if task.dropped:
+        out |= {f"left out: {reason}": float(len(items)) for reason, items in task.dropped.items()}
+    grid = next((t for t in tables if t.score == "ncs_grid"), None)
+    if grid is not None:
+        most = dict(zip(("ceiling all heads blind", "ceiling cell blanked"), ceilings(grid, levels, run), strict=True))
+        out |= {name: value for name, value in most.items() if not math.isnan(value)}
+    found = effects(task, run, tables)
     several = {
         "condition": len({e.condition for e in found if e.primary}) > 1,
         "family": len({e.family for e in found}) > 1,

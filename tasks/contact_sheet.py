@@ -12,6 +12,7 @@ from harness_heads.tasks.items import Doc
 
 THUMB = 260
 PAD = 12
+MIN_WIDTH = 560  # room for the headings of sheets with one arm
 REGION_COLOURS = {"correct": "#0a8f3c", "gold": "#0a8f3c", "distractor": "#d9480f"}
 
 
@@ -23,10 +24,11 @@ def contact_sheet(task: Any, count: int = 6) -> Image.Image:
         f"{task.spec.data.label}"
     )
     rows = [_row(task, doc) for doc in docs]
-    width = max(row.width for row in rows)
-    sheet = Image.new("RGB", (width, 34 + sum(row.height for row in rows)), "white")
-    ImageDraw.Draw(sheet).text((PAD, 8), title, font=ImageFont.load_default(15), fill="black")
-    top = 34
+    width = max(MIN_WIDTH, *(row.width for row in rows))
+    lines = textwrap.wrap(title, width // 8)
+    top = 16 + 18 * len(lines)
+    sheet = Image.new("RGB", (width, top + sum(row.height for row in rows)), "white")
+    ImageDraw.Draw(sheet).multiline_text((PAD, 8), "\n".join(lines), font=ImageFont.load_default(15), fill="black")
     for row in rows:
         sheet.paste(row, (0, top))
         top += row.height
@@ -36,7 +38,8 @@ def contact_sheet(task: Any, count: int = 6) -> Image.Image:
 def _row(task: Any, doc: Doc) -> Image.Image:
     cells = [_cell(task, doc, arm) for arm in doc["arms"]]
     height = max(cell.height for cell in cells) + 30
-    row = Image.new("RGB", (PAD + sum(cell.width + PAD for cell in cells), height), "white")
+    width = max(MIN_WIDTH, PAD + sum(cell.width + PAD for cell in cells))
+    row = Image.new("RGB", (width, height), "white")
     draw = ImageDraw.Draw(row)
     right = task.doc_to_target(doc)
     head = f"{doc['index']}   {doc['item']}   right: {right}   cluster: {doc['cluster'][:24]}"

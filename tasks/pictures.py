@@ -15,11 +15,12 @@ Painting is a pure function of the description and the data, so every rank and e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any, Protocol
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from harness_heads.regions import Box, grid_cells
+from harness_heads.regions import Box, grid_cells, iou
 from harness_heads.tasks.items import Picture
 
 GREY = 127  # level of blank pictures and erased cells
@@ -132,15 +133,12 @@ def _caption(picture: Picture, images: Images) -> Image.Image:
     if picture["text"].strip():
         draw = ImageDraw.Draw(canvas)
         text, font = _wrapped(draw, picture["text"], w, h - above)
-        box = draw.multiline_textbbox((0, 0), text, font=font, align="center")
-        x = (w - (box[2] - box[0])) / 2 - box[0]
-        y = above + (h - above - (box[3] - box[1])) / 2 - box[1]
-        draw.multiline_text((x, y), text, font=font, fill="black", align="center")
+        draw.multiline_text((w / 2, (above + h) / 2), text, font=font, fill="black", align="center", anchor="mm")
     return canvas
 
 
 def _wrapped(draw: ImageDraw.ImageDraw, text: str, width: int, height: int) -> tuple[str, Any]:
-    """Text broken into lines, in the largest size up to half of the band that fits it (at least 8 px)."""
+    """Text broken into lines, in the largest size up to half of the band that fits it with a margin (at least 8 px)."""
     size = max(8, height // 2)
     while True:
         font = ImageFont.load_default(size)
@@ -153,7 +151,7 @@ def _wrapped(draw: ImageDraw.ImageDraw, text: str, width: int, height: int) -> t
                 lines.append(word)
         said = "\n".join(lines)
         box = draw.multiline_textbbox((0, 0), said, font=font)
-        if size <= 8 or (box[2] - box[0] <= width * 0.96 and box[3] - box[1] <= height * 0.9):
+        if size <= 8 or (box[2] - box[0] <= width * 0.96 and box[3] - box[1] <= height * 0.75):
             return said, font
         size -= 1
 
@@ -161,18 +159,38 @@ def _wrapped(draw: ImageDraw.ImageDraw, text: str, width: int, height: int) -> t
 def _marks(picture: Picture, images: Images) -> Image.Image:
     image = paint(picture["base"], images).copy()
     draw = ImageDraw.Draw(image)
-    line, font = max(2, min(image.size) // 150), ImageFont.load_default(max(12, min(image.size) // 25))
-    for i, ((x0, y0, x1, y1), label) in enumerate(zip(picture["boxes"], picture["labels"], strict=True)):
-        colour = FRAME_COLOURS[i % len(FRAME_COLOURS)]
-        draw.rectangle((x0, y0, x1, y1), outline=colour, width=line)
+    line, font = max(1, min(image.size) // 150), _label_font(draw, picture["labels"], image.size)
+    taken: list[Box] = []
+    drawn = list(zip(picture["boxes"], picture["labels"], cycle(FRAME_COLOURS), strict=False))
+    for box, _, colour in drawn:
+        draw.rectangle(tuple(box), outline=colour, width=line)
+    for (x0, y0, x1, y1), label, colour in drawn:
         if not label:
             continue
         text_box = draw.textbbox((0, 0), label, font=font)
-        w, h = text_box[2] - text_box[0] + 6, text_box[3] - text_box[1] + 6
-        left, top = min(max(0.0, x0), max(0.0, image.width - w)), max(0.0, y0 - h)
-        draw.rectangle((left, top, left + w, top + h), fill=colour)
-        draw.text((left + 3 - text_box[0], top + 3 - text_box[1]), label, font=font, fill="white")
+        w, h = text_box[2] - text_box[0] + 4, text_box[3] - text_box[1] + 4
+        tag = _free_place((x0, y0, x1, y1), (w, h), image.size, taken)
+        taken.append(tag)
+        draw.rectangle(tag, fill=colour)
+        draw.text((tag[0] + 2 - text_box[0], tag[1] + 2 - text_box[1]), label, font=font, fill="white")
     return image
+
+
+def _label_font(draw: ImageDraw.ImageDraw, labels: Sequence[str], size: tuple[int, int]) -> Any:
+    """A font in which labels are readable, and at most two fifths of the picture wide: they must not hide it."""
+    points = max(12, min(size) // 25)
+    while points > 6 and max(draw.textlength(t, font=ImageFont.load_default(points)) for t in labels) > 0.4 * size[0]:
+        points -= 1
+    return ImageFont.load_default(points)
+
+
+def _free_place(box: Box, label: tuple[float, float], size: tuple[int, int], taken: Sequence[Box]) -> Box:
+    """Where a label goes: above its box, else below, else inside, wherever no label is yet; above, if nowhere."""
+    (x0, y0, _, y1), (w, h) = box, label
+    left = min(max(0.0, x0), max(0.0, size[0] - w))
+    places = [(left, top, left + w, top + h) for top in (y0 - h, y1, y0, y1 - h) if 0 <= top <= size[1] - h]
+    free = [p for p in places if not any(iou(p, other) for other in taken)]
+    return next(iter((*free, *places)), (left, 0.0, left + w, h))
 
 
 _PAINTERS: dict[str, Any] = {

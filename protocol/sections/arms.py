@@ -8,6 +8,7 @@ from harness_heads.protocol.analysis import Analysis, TaskAnalysis
 from harness_heads.protocol.figures import arms_figure
 from harness_heads.protocol.formats import Cell, count_cell, interval_cell, value_cell, word
 from harness_heads.protocol.layout import Section
+from harness_heads.protocol.leaks import LIMIT, SURPLUS
 from harness_heads.protocol.summary import stock_summary
 from harness_heads.protocol.tables import Table
 
@@ -15,7 +16,7 @@ from harness_heads.protocol.tables import Table
 def arms_section(a: Analysis) -> Section:
     """Arms, audits, and the split of NCS."""
     figures = tuple(arms_figure(t, f"arms-{t.evidence.run}-{t.evidence.task}") for t in a.tasks if t.levels)
-    tables = [t for t in (_levels(a), _audits(a), _split(a), _stock(a)) if t is not None]
+    tables = [t for t in (_levels(a), _audits(a), _dropped(a), _split(a), _stock(a)) if t is not None]
     lead = (
         "Without intervention, an arm that shows the answer must be near 1 and one that hides it near chance; an arm "
         "out of range leaks or fails, and no contrast with it means what it says."
@@ -85,6 +86,26 @@ def _audits(a: Analysis) -> Table | None:
         if rows
         else None
     )
+
+
+def _dropped(a: Analysis) -> Table | None:
+    """What the leak audit of an audited task left out: one row a reason."""
+    rows = []
+    for task in a.tasks:
+        evidence = task.evidence
+        built = evidence.n + sum(map(len, evidence.dropped.values()))
+        for reason, items in evidence.dropped.items():
+            numbers = (count_cell(built), count_cell(evidence.n), word(reason), count_cell(len(items)))
+            rows.append((word(_task(a, task)), *numbers, word(", ".join(items) if reason != SURPLUS else "-")))
+    if not rows:
+        return None
+    note = (
+        f"Without intervention, an item leaks if an arm that hides its answer gives it P(c) above {LIMIT}, and is "
+        f"unanswered if the arm that shows it gives at most {LIMIT}: which items count depends on the model, not on "
+        "the head sets. The ceilings of the grid contrast, under Contrasts on the grid, are of the items that count."
+    )
+    columns = ("Task", "Built", "Counted", "Left out because", "Items", "Ids")
+    return Table("leaks", "Items left out by the leak audit", columns, tuple(rows), note)
 
 
 def _split(a: Analysis) -> Table | None:

@@ -17,6 +17,7 @@ from harness_heads.protocol.formats import (
     word,
 )
 from harness_heads.protocol.layout import Section
+from harness_heads.protocol.leaks import ceilings
 from harness_heads.protocol.opening import headline
 from harness_heads.protocol.scores import LABELS
 from harness_heads.protocol.tables import Table
@@ -220,11 +221,7 @@ def _ceilings(a: Analysis, test: Test) -> tuple[float, float]:
     e = test.effect
     if e.score != "ncs_grid":
         return math.nan, math.nan
-    table = task.table(e.score, e.condition)
-    every = [d.key for d in task.run.sets.role("damage") if len(d.heads) == task.run.geometry.total]
-    ceiling = float(table.of(every[:1]).mean()) if table is not None and every else math.nan
-    p = {level.arm: level.p for level in task.levels}
-    return ceiling, p.get("pixels_distractor", math.nan) - p.get("pixels_correct", math.nan)
+    return ceilings(task.table(e.score, e.condition), task.levels, task.run)
 
 
 def _tasks(a: Analysis) -> Table | None:

@@ -6,8 +6,10 @@ named: expect about 1), *blank* (floor).
 
 With ``op: mask`` (NCS_grid) the question names the cell; the set is blinded to the right cell and to a distractor's.
 Arms: *grid* (which is its own oracle), *pixels_correct* and *pixels_distractor* (that cell blanked in pixels: the
-ceiling of the contrast without any leak through the vision encoder), *blank*. ``audited: true`` adds the whole image
-masked, from which, with all heads blind, the leak audit keeps or drops an item.
+ceiling of the contrast without any leak through the vision encoder), *blank*.
+
+``audited: N`` names the arms by which :mod:`harness_heads.protocol.leaks` drops items that leak, and how many of the
+others count. ``outside`` takes wrong options from outside the grid.
 """
 
 from __future__ import annotations
@@ -39,25 +41,46 @@ def build(spec: TaskSpec, source: Source) -> list[Item]:
     items = []
     for target, letter, cell, wrong in zip(pool.targets(spec.n, rng), letters, cells, wrong_cells, strict=True):
         distractors = pool.draw(3, [target], rng)
-        options = [pool.name(key) for key in distractors]
-        options.insert(letter, pool.name(target))
         in_cells = list(distractors)
         rng.shuffle(in_cells)
         in_cells.insert(cell, target)
         pictures = [pool.next_picture(key) for key in in_cells]
+        offered = _offered(pool, distractors, in_cells[wrong], target, RECIPE.option(spec, "outside"), rng)
+        offered.insert(letter, target)
+        options = [pool.name(key) for key in offered]
         side = RECIPE.option(spec, "cell")
         picture = grid(pictures, (side, side), RECIPE.option(spec, "fit"), gap=RECIPE.option(spec, "gap"))
         extra = {
             "cell": {"correct": cell, "distractor": wrong},
-            "distractor_option": options.index(pool.name(in_cells[wrong])),
-            "cells": [LETTERS[options.index(pool.name(key))] for key in in_cells],
+            "distractor_option": offered.index(in_cells[wrong]),
+            "cells": [LETTERS[offered.index(key)] if key in offered else None for key in in_cells],
         }
-        audited = bool(RECIPE.option(spec, "audited"))
-        if audited:
-            extra["audit"] = {"conditions": ["mask:image"], "arms": ["blank"]}
-        arms = grid_arms(spec, picture, options, cell, wrong, audited=audited)
+        keep = RECIPE.option(spec, "audited")
+        arms = grid_arms(spec, picture, options, cell, wrong, audited=keep > 0)
+        if keep:
+            extra["audit"] = {
+                "keep": keep,
+                "seen": "oracle" if "oracle" in arms else "grid",
+                "unseen": ["blank", "pixels_correct"],
+            }
         items.append(Item(tuple(options), letter, arms, pictures[cell]["sha"], extra))
     return items
+
+
+def _offered(
+    pool: ClassPool, in_grid: Sequence[str], wrong: str, target: str, outside: int, rng: np.random.Generator
+) -> list[str]:
+    """Classes of the three wrong options: the grid's, the last ``outside`` of them replaced by classes not in it.
+
+    With none from outside, a model that is blind to one cell still finds its answer: the option that no other cell
+    shows. The class of the distractor's cell always stays an option.
+    """
+    if not outside:
+        return list(in_grid)
+    kept = [wrong, *(key for key in in_grid if key != wrong)][: 3 - outside]
+    offered = [*kept, *pool.draw(outside, [target, *in_grid], rng)]
+    rng.shuffle(offered)
+    return offered
 
 
 def grid_arms(
@@ -81,7 +104,7 @@ def grid_arms(
         cell, wrong: cells of the right answer and of the distractor.
         question: the row's own question.
         cell_names: what the cells are called.
-        audited: also mask the whole image.
+        audited: CERS also shows the grid with the right cell blanked in pixels, as NCS_grid always does.
     """
     boxes = grid_boxes(picture)
     regions = {"correct": Region((boxes[cell],)), "distractor": Region((boxes[wrong],))}
@@ -91,16 +114,17 @@ def grid_arms(
     if spec.probe.get("op", "steer") == "steer":
         asked = lettered((spec.question or "{question}").replace("{question}", question), options, spec.instruction)
         steered = (spec.condition("steer", "correct"), spec.condition("steer", "distractor"))
-        return {
+        arms = {
             "grid": Arm(asked, (picture,), conditions=steered, regions=regions),
             "oracle": Arm(named, (picture,)),
             "blank": Arm(asked, (blank(picture),)),
         }
-    hidden = [spec.condition("mask", "correct"), spec.condition("mask", "distractor")]
-    if audited:
-        hidden.append(spec.condition("mask", "image"))
+        if audited:
+            arms["pixels_correct"] = Arm(named, (erase(picture, [boxes[cell]]),))
+        return arms
+    hidden = (spec.condition("mask", "correct"), spec.condition("mask", "distractor"))
     return {
-        "grid": Arm(named, (picture,), conditions=tuple(hidden), regions=regions),
+        "grid": Arm(named, (picture,), conditions=hidden, regions=regions),
         "pixels_correct": Arm(named, (erase(picture, [boxes[cell]]),)),
         "pixels_distractor": Arm(named, (erase(picture, [boxes[wrong]]),)),
         "blank": Arm(named, (blank(picture),)),
@@ -116,6 +140,8 @@ def check_grid(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
         raise HarnessHeadsError("options.named_question is missing, or names no {cell}")
     if op == "mask" and config.get("question"):
         raise HarnessHeadsError("question: with probe.op mask the named_question is asked; leave question out")
+    if options.get("audited", 0) > config["n"]:
+        raise HarnessHeadsError(f"options.audited: {options['audited']} items cannot be kept of n: {config['n']}")
 
 
 GRID_OPTIONS = {
@@ -133,7 +159,8 @@ RECIPE = Recipe(
     options={
         **GRID_OPTIONS,
         "synonyms": Option(True, "whether commas in class names separate synonyms"),
-        "audited": Option(False, "also mask the whole image, for the leak audit with all heads blind"),
+        "outside": Option(0, "how many wrong options no cell shows: with none, what is hidden can be told", (0, 1, 2)),
+        "audited": Option(0, "items that count after the leak audit has dropped those that leak; 0: no audit"),
     },
     check=check_grid,
 )

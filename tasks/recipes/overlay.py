@@ -66,7 +66,7 @@ def build(spec: TaskSpec, source: Source) -> list[Item]:
 
 RECIPE = Recipe(
     "same_image_overlay",
-    1,
+    2,
     build,
     {"image": "the photo", "answer": "the right answer"},
     {k: v for k, v in QUESTION_COLUMNS.items() if k != "answer"},

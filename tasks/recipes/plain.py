@@ -1,14 +1,15 @@
 """``plain_mcq``: a benchmark's own questions on one image.
 
 ``ask: options`` gives the arms of NCS on a benchmark: *matched* (the row's image), *mismatched* (another row's image
-under the same question, options and right letter), *blank*. ``ask: generate`` lets the model answer in words, with
+under the same question, options and right letter; it shows an answer that is none of the options, where there is one),
+*blank*. ``ask: generate`` lets the model answer in words, with
 letters where the row has choices and freely where it has none; accuracy, the share of parsable answers and accuracy
 among them come out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -48,7 +49,7 @@ def build(spec: TaskSpec, source: Source) -> list[Item]:
             break
         try:
             wrong = wrong_answers(question, 3, option, rng) if scored else list(rng.permutation(question.wrong))
-            other = _other_image(question, questions, rng) if scored else None
+            other = _other_image(question, wrong, questions, rng) if scored else None
         except Unreadable:
             continue
         if not wrong:
@@ -72,7 +73,11 @@ def build(spec: TaskSpec, source: Source) -> list[Item]:
             }
             if option("mismatched") != "grey":
                 arms["blank"] = Arm(text, (blank(question.picture),))
-            extra = {"mismatched": option("mismatched")}
+            shows_option = normalised(other.answer) in {normalised(o) for o in options}
+            extra = {
+                "mismatched": option("mismatched"),
+                "mismatched_shows_option": shows_option and shown is other.picture,
+            }
         items.append(Item(tuple(options), letter, arms, question.cluster, extra))
     enough(len(items), spec, "usable rows")
     return items
@@ -89,12 +94,26 @@ def _open(spec: TaskSpec, question: Question) -> Item:
     return Item((), None, {"plain": arm}, question.cluster, {"answer": question.answer, "answer_kind": kind})
 
 
-def _other_image(question: Question, questions: list[Question], rng: np.random.Generator) -> Question:
-    """A question on another image, with another answer where there is one: its image must not answer ours."""
+def _other_image(
+    question: Question, wrong: Sequence[str], questions: list[Question], rng: np.random.Generator
+) -> Question:
+    """A question on another image: its image must not answer ours.
+
+    Its answer is none of the options; where every other answer is one (yes and no, left and right), it is at least not
+    the right one, and the record says so.
+    """
+    right, offered = normalised(question.answer), {normalised(o) for o in wrong}
+    shows_an_option: Question | None = None
     for other in shuffled(questions, rng):
-        if other.cluster != question.cluster and normalised(other.answer) != normalised(question.answer):
+        said = normalised(other.answer)
+        if other.cluster == question.cluster or said == right:
+            continue
+        if said not in offered:
             return other
-    raise Unreadable("without another image")
+        shows_an_option = shows_an_option or other
+    if shows_an_option is None:
+        raise Unreadable("without another image")
+    return shows_an_option
 
 
 def _check(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
@@ -104,7 +123,7 @@ def _check(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
 
 RECIPE = Recipe(
     "plain_mcq",
-    1,
+    2,
     build,
     {"image": "the image", "answer": "the right answer"},
     {k: v for k, v in QUESTION_COLUMNS.items() if k != "answer"},

@@ -96,7 +96,7 @@ _OPTIONS = {
 
 RETRIEVAL: Recipe = Recipe(
     "image_retrieval",
-    1,
+    2,
     partial(_build, lambda: RETRIEVAL),
     {"image": "the image", "answer": "the right answer"},
     _COLUMNS,
@@ -105,7 +105,7 @@ RETRIEVAL: Recipe = Recipe(
 )
 TEXT_OPTIONS: Recipe = Recipe(
     "text_options",
-    1,
+    2,
     partial(_build, lambda: TEXT_OPTIONS),
     {"image": "the image", "answer": "the right answer"},
     _COLUMNS,

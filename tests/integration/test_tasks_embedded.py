@@ -26,7 +26,8 @@ def small_copies(folder: Path) -> dict[str, list[str]]:
         if text.startswith("group:") or "_discover" in path.stem:
             continue
         text = re.sub(r"^task: (\S+)", r"task: small_\1", text, flags=re.MULTILINE)
-        text = re.sub(r"^n: \d+", "n: 4", text, flags=re.MULTILINE).replace("split: evaluate", "split: choose")
+        text = re.sub(r"^n: \d+", "n: 4", text, flags=re.MULTILINE).replace("audited: 120", "audited: 4")
+        text = text.replace("split: evaluate", "split: choose")
         if "recipe: grounding" in text:
             text = text.replace(", detection: 100", "").replace("options: {", "options: {detection: 6, ")
         (folder / path.name).write_text(text, encoding="utf-8")

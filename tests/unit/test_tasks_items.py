@@ -189,6 +189,36 @@ def test_erased_pixels_are_the_cells_pixels():
             assert (cut[~inside] == whole[~inside]).all()
 
 
+def test_grids_with_options_from_outside_cannot_be_solved_by_elimination():
+    """The distractor's cell stays an option, two options are in no cell: who is blind to one cell has three left."""
+    spec, source = spec_of("ncs_grid_digits"), DigitsSource("evaluate")
+    assert spec.options["outside"] == 2
+    for doc in build(spec):
+        [picture] = doc["arms"]["grid"]["pictures"]
+        words = [wording.DIGITS[source.cell(cell["row"], "label")] for cell in picture["cells"]]
+        assert len(set(doc["options"]) & set(words)) == 2
+        assert doc["extra"]["cells"] == [
+            "ABCD"[doc["options"].index(word)] if word in doc["options"] else None for word in words
+        ]
+    for doc in build(replace(spec, options={**spec.options, "outside": 0})):
+        [picture] = doc["arms"]["grid"]["pictures"]
+        assert set(doc["options"]) == {wording.DIGITS[source.cell(c["row"], "label")] for c in picture["cells"]}
+
+
+def test_audited_items_name_the_arms_that_decide():
+    spec = spec_of("ncs_grid_digits")
+    assert (spec.n, spec.options["audited"]) == (160, 120)
+    for name, seen in (("ncs_grid_digits", "grid"), ("cers_digits", "oracle")):
+        spec = spec_of(name)
+        doc = build(replace(spec, n=8, options={**spec.options, "audited": 4}))[0]
+        rule = doc["extra"]["audit"]
+        assert rule == {"keep": 4, "seen": seen, "unseen": ["blank", "pixels_correct"]}
+        assert {rule["seen"], *rule["unseen"]} <= set(doc["arms"])
+        # what decides is measured without intervention
+        assert all(doc["arms"][arm]["probe"]["conditions"] == [] for arm in rule["unseen"])
+    assert all("audit" not in doc["extra"] for doc in build(spec_of("cers_digits"))[:4])
+
+
 def test_only_the_evaluation_split_is_used_by_default():
     for name in DIGIT_TASKS:
         assert spec_of(name).data.split == "evaluate"

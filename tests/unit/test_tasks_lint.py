@@ -18,7 +18,7 @@ YAMLS = sorted(TASKS.rglob("*.yaml"))
 SOUND = (TASKS / "digits" / "ncs_digits.yaml").read_text(encoding="utf-8")
 NAMES = {
     "ncs_imagenet cers_imagenet ncs_grid_imagenet cers_imagenet_audited ncs_grid_imagenet_audited",
-    "ncs_digits cers_digits ncs_grid_digits ncs_strip_digits ncs_strip_comics",
+    "ncs_digits cers_digits ncs_grid_digits ncs_grid_digits_choose ncs_strip_digits ncs_strip_comics",
     "grounding_refcoco grounding_refcoco_plus grounding_refcoco_g grounding_toloka grounding_refspatial",
     "vqa_vaw vqa_spatial457 vqa_spatialrgpt vqa_cvbench vqa_mmstar vqa_countbenchqa vqa_mathvista",
 }
@@ -118,7 +118,10 @@ def test_a_file_of_many_lines_is_too_long(tmp_path):
         ("grid_2x2", 'probe: {op: mask}\noptions: {named_question: "{cell}?"}', "leave question out"),
         ("grid_2x2", 'options: {named_question: "{cell}?", fit: stretch}', "unknown value 'stretch'"),
         ("grid_2x2", 'options: {named_question: "{cell}?", cell: big}', "'big' is no whole number"),
-        ("grid_2x2", 'options: {named_question: "{cell}?", audited: 1}', "1 is no yes or no"),
+        ("grid_2x2", 'options: {named_question: "{cell}?", audited: true}', "True is no whole number"),
+        ("grid_2x2", 'options: {named_question: "{cell}?", audited: 5}', "5 items cannot be kept of n: 4"),
+        ("grid_2x2", 'options: {named_question: "{cell}?", outside: 3}', "unknown value 3"),
+        ("strip", 'options: {named_question: "{cell}?", synonyms: 1}', "unknown option 'synonyms'"),
         ("plain_mcq", "probe: {op: steer}", "no cells to steer to"),
         ("strip", 'columns: {image: i}\noptions: {named_question: "{cell}?"}', "a strip needs image and label"),
     ],

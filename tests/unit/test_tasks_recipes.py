@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from task_yaml import config_of
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import probe_from_dict
 from harness_heads.tasks.data import DATA_ROOT, DATA_VARIABLE, open_data
 from harness_heads.tasks.items import to_docs
-from harness_heads.tasks.pictures import paint
+from harness_heads.tasks.pictures import BAND, caption, marks, paint
 from harness_heads.tasks.readers import (
     READER_OPTIONS,
     Question,
@@ -35,7 +36,9 @@ from harness_heads.tasks.spec import DataRef, TaskSpec, spec_from_config
 
 ROOT = Path(__file__).resolve().parents[2]
 HUB = ROOT / "tests" / "fixtures" / "hub"
-NAMES = sorted(p.stem for p in (ROOT / "tasks").rglob("*.yaml") if "group:" not in p.read_text(encoding="utf-8"))
+NAMES = sorted(
+    path.stem for path in (ROOT / "tasks").rglob("*.yaml") if not path.read_text(encoding="utf-8").startswith("group:")
+)
 BROUGHT = [n for n in NAMES if "digits" not in n]
 
 
@@ -141,7 +144,6 @@ def test_options_show_one_synonym_and_never_two_that_clash():
 
 
 def test_strange_class_names_survive(tmp_path, monkeypatch):
-    from PIL import Image
 
     names = ("naïve", "猫", "ß", "a|b", "<script>", "שלום")
     for number, name in enumerate(names):
@@ -156,7 +158,6 @@ def test_strange_class_names_survive(tmp_path, monkeypatch):
 
 
 def test_too_few_unambiguous_names_are_an_error(tmp_path, monkeypatch):
-    from PIL import Image
 
     for name in ("cat", "cats", "tiger cat", "big cat", "cat2", "dog"):
         (tmp_path / name).mkdir()
@@ -238,6 +239,28 @@ def test_spatialrgpt_reads_literals_and_gold_sentences_and_draws_its_regions():
     assert picture["boxes"][1] == [30.5, 10.0, 70.0, 44.0]
 
 
+class Dark:
+    """Images of one colour."""
+
+    def image(self, row: int, column: str) -> Image.Image:
+        return Image.new("RGB", (320, 240), (90, 80, 110))
+
+
+ROW = {"kind": "row", "row": 0, "column": "i"}
+
+
+@pytest.mark.parametrize("second", [(20, 15, 120, 110), (24, 12, 300, 90), (60, 0, 320, 240)])
+def test_labels_of_regions_hide_neither_each_other_nor_the_picture(second):
+    """Boxes that start at one place had one label over the other."""
+    boxes = [(20, 20, 120, 110), second]
+    image = np.asarray(paint(marks(ROW, boxes, ["Region [0]", "Region [1]"]), Dark())).astype(int)
+    assert (image == (90, 80, 110)).all(axis=2).mean() > 0.8
+    one = np.asarray(paint(marks(ROW, boxes[:1], ["Region [0]"]), Dark())).astype(int)
+    white = (one.min(axis=2) > 180).sum()
+    assert white > 20
+    assert (image.min(axis=2) > 180).sum() > 1.8 * white
+
+
 def test_vaw_uses_annotated_negatives_only():
     spec = spec_of("vqa_vaw")
     source = source_of(spec.data)
@@ -294,7 +317,6 @@ def test_open_answers_of_no_kind_are_left_out():
 
 def test_rows_with_bad_options_are_left_out(monkeypatch, tmp_path):
     rows = '[{"image": "a.png", "question": "Which?", "answer": "A", "choices": %s}]'
-    from PIL import Image
 
     Image.new("RGB", (40, 40)).save(tmp_path / "a.png")
     spec = TaskSpec(
@@ -344,8 +366,35 @@ def test_mismatched_images_belong_to_another_answer():
         [matched], [other] = (doc["arms"][arm]["pictures"] for arm in ("matched", "mismatched"))
         assert matched["sha"] != other["sha"]
         assert str(source.value(other["row"], "number")) != doc["options"][doc["correct"]]
+        assert str(source.value(other["row"], "number")) not in doc["options"]
+        assert doc["extra"]["mismatched_shows_option"] is False
     _, docs = built(spec_of("ood_ncs_countbenchqa", mismatched="grey"))
     assert docs[0]["arms"]["mismatched"]["pictures"][0]["kind"] == "blank"
+
+
+def test_a_mismatched_image_whose_answer_is_an_option_is_named_so():
+    """Predicate questions have the answers yes and no, and both are always options."""
+    _, docs = built(spec_of("ood_ncs_spatialrgpt"))
+    assert all(doc["extra"]["mismatched_shows_option"] for doc in docs)
+
+
+def test_both_halves_of_an_audit_are_the_same_grids():
+    halves = [built(spec_of(f"{name}_imagenet_audited"))[1] for name in ("ncs_grid", "cers")]
+    for masked, steered in zip(*halves, strict=True):
+        for key in ("options", "correct", "cluster"):
+            assert masked[key] == steered[key]
+        assert masked["arms"]["grid"]["pictures"] == steered["arms"]["grid"]["pictures"]
+        assert masked["arms"]["pixels_correct"]["pictures"] == steered["arms"]["pixels_correct"]["pictures"]
+
+
+def test_captions_stay_clear_of_the_photo_and_of_the_line_between_cells():
+    """Letters at the band's edge were cut by the gap."""
+    for text in ("21", "gypsy jug q", "It is beneath the book", "Of four lines it is, or more, to be shown " * 3):
+        cell = np.asarray(paint(caption(ROW, text, (336, 336)), Dark())).min(axis=2)
+        dark = np.flatnonzero((cell[round(336 * (1 - BAND)) :] < 128).any(axis=1))
+        band = 336 - round(336 * (1 - BAND))
+        assert dark[0] >= 4 and dark[-1] < band - 4, text
+        assert abs((dark[0] + dark[-1]) / 2 - band / 2) < 8
 
 
 def test_answers_in_words_carry_no_probe_of_their_own():
