@@ -49,6 +49,7 @@ class BoxFormat:
         write: template of the text form with x0, y0, x1, y1 and expression.
         decimals: digits after the point that the family writes.
         source: where the form and the frame are documented.
+        point_prompt: how the family is asked for a point; empty: it is asked for a box, whose centre counts.
     """
 
     name: str
@@ -58,16 +59,33 @@ class BoxFormat:
     y_first: bool = False
     decimals: int = 0
     source: str = ""
+    point_prompt: str = ""
 
 
 _JSON: Final = '```json\n[\n\t{{"bbox_2d": [{x0}, {y0}, {x1}, {y1}], "label": "{expression}"}}\n]\n```'
+_QWEN_POINT: Final = "Locate {expression} in this image and output the point coordinates in JSON format."
+"""The RefSpatial-Bench authors' prompt for the Qwen family."""
 _ANY: Final = (_KEYED, _QUAD, _CORNERS, _BARE)
 
 FORMATS: Final[Mapping[str, BoxFormat]] = {
     f.name: f
     for f in (
-        BoxFormat("qwen3_vl", "per_mille", _ANY, _JSON, source="QwenLM/Qwen3-VL README: relative coordinates 0-1000"),
-        BoxFormat("qwen2_5_vl", "resized", _ANY, _JSON, source="QwenLM/Qwen3-VL issue 866, process_bbox.ipynb"),
+        BoxFormat(
+            "qwen3_vl",
+            "per_mille",
+            _ANY,
+            _JSON,
+            source="QwenLM/Qwen3-VL README: relative coordinates 0-1000",
+            point_prompt=_QWEN_POINT,
+        ),
+        BoxFormat(
+            "qwen2_5_vl",
+            "resized",
+            _ANY,
+            _JSON,
+            source="QwenLM/Qwen3-VL issue 866, process_bbox.ipynb",
+            point_prompt=_QWEN_POINT,
+        ),
         BoxFormat(
             "qwen2_vl",
             "per_mille",
@@ -183,10 +201,15 @@ def parse_points(text: str | None, name: str, shown: Size, resized: Size | None 
     return [(to_x(y), to_y(x)) if form.y_first else (to_x(x), to_y(y)) for x, y in pairs]
 
 
-def share_inside(points: Sequence[Point], box: Box) -> float:
-    """Share of points inside a box; 0 without any point."""
-    inside = [box[0] <= x < box[2] and box[1] <= y < box[3] for x, y in points]
-    return sum(inside) / len(inside) if inside else 0.0
+def inside(point: Point, boxes: Sequence[Sequence[float]]) -> bool:
+    """Whether a point lies in one of the boxes (left and upper edges belong to a box, right and lower ones do not)."""
+    x, y = point
+    return any(x0 <= x < x1 and y0 <= y < y1 for x0, y0, x1, y1 in boxes)
+
+
+def share_inside(points: Sequence[Point], boxes: Sequence[Sequence[float]]) -> float:
+    """Share of points inside a union of boxes; 0 without any point."""
+    return sum(inside(point, boxes) for point in points) / len(points) if points else 0.0
 
 
 def _first_four(text: str | None, form: BoxFormat) -> Four | None:

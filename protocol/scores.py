@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from harness_heads.boxes import inside
 from harness_heads.protocol.arrays import Floats, Ints
 from harness_heads.protocol.evidence import NO_CONDITION, Block, RunInfo, TaskEvidence
 from harness_heads.scoring import READINGS, Reading
@@ -174,13 +176,22 @@ def _grid(task: TaskEvidence, arm: str, name: str, hide_c: Block, hide_d: Block,
 
 
 def _grounding(task: TaskEvidence, arm: str, condition: str, block: Block, empty: str) -> list[ScoreTable]:
-    """Paper B: accuracy at IoU >= .5, and what the other answers are: a box elsewhere, or no box."""
-    gold = np.array([_gold(d, arm) for d in task.details], np.float64)
-    if np.isnan(gold).any() or block.boxes is None:
+    """Paper B: accuracy at IoU >= .5, and what the other answers are: a box elsewhere, or no box.
+
+    Where the record's region is a mask, the answer is a point, and right if it lies in the mask.
+    """
+    if block.boxes is None:
         return []
-    overlap = _iou(block.boxes, gold[:, None, :])
     parsed = np.asarray(~np.isnan(block.boxes).any(axis=2))
-    hit = np.asarray(parsed & (overlap >= 0.5))
+    masks = [_regions(d, arm).get("mask") for d in task.details]
+    if all(masks):
+        points = block.boxes[..., :2]
+        hit = np.array([[inside(p, m["boxes"]) for p in row] for row, m in zip(points, masks, strict=True) if m])
+    else:
+        gold = np.array([_gold(d, arm) for d in task.details], np.float64)
+        if np.isnan(gold).any():
+            return []
+        hit = np.asarray(parsed & (_iou(block.boxes, gold[:, None, :]) >= 0.5))
     keys = tuple(k for k in block.sets if k != empty)
     columns, base = block.columns(keys), block.sets.index(empty)
     correct = np.asarray(hit, np.float64)
@@ -198,12 +209,16 @@ def _fan(task: TaskEvidence) -> tuple[ScoreTable, ...]:
     return (ScoreTable("stock_loss", condition, block.sets, 1.0 - np.exp(block.logprobs[:, :, 0]), True),)
 
 
-def _gold(detail: Mapping[str, object], arm: str) -> list[float]:
+def _regions(detail: Mapping[str, object], arm: str) -> Mapping[str, Any]:
     regions = detail.get("regions")
-    if isinstance(regions, Mapping):
-        gold = (regions.get(arm) or {}).get("gold") or (regions.get(arm) or {}).get("target")
-        if gold is not None:
-            return [float(v) for v in gold["boxes"][0]]
+    return (regions.get(arm) or {}) if isinstance(regions, Mapping) else {}
+
+
+def _gold(detail: Mapping[str, object], arm: str) -> list[float]:
+    regions = _regions(detail, arm)
+    gold = regions.get("gold") or regions.get("target")
+    if gold is not None:
+        return [float(v) for v in gold["boxes"][0]]
     extra = detail.get("extra")
     box = extra.get("gold") if isinstance(extra, Mapping) else None
     return [math.nan] * 4 if box is None else [float(v) for v in box]

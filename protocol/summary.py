@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness_heads.answers import parse_choice
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import ItemRecord
 from harness_heads.protocol.effects import Effect, arm_levels, effects, headroom
@@ -14,8 +13,8 @@ from harness_heads.protocol.evidence import RunInfo, TaskEvidence, run_info_from
 from harness_heads.protocol.leaks import audited, ceilings
 from harness_heads.protocol.records import read_records
 from harness_heads.protocol.scores import score_tables
+from harness_heads.protocol.words import accuracies, intervention
 
-NO_INTERVENTION = "no intervention"
 _PRIMARY_STATISTICS = ("control_mean", "control_sd", "z")
 
 
@@ -80,16 +79,10 @@ def evidence_summary(task: TaskEvidence, run: RunInfo) -> dict[str, float | str]
 
 
 def stock_summary(task: TaskEvidence) -> dict[str, float | str]:
-    """Accuracy per arm of a stock model: it answers in words, and nothing is done to its heads."""
-    out: dict[str, float | str] = {"n": float(task.n), "note": NO_INTERVENTION}
-    for arm, texts in task.plain.items():
-        right = task.right(arm)
-        hits = [
-            parse_choice(text, task.letters[: len(options)], options) == task.letters[int(c)]
-            for text, options, c in zip(texts, task.options, right, strict=True)
-            if c >= 0
-        ]
-        out[f"acc_{arm}"] = sum(hits) / len(hits) if hits else math.nan
+    """Answers in words: accuracy, share that can be parsed and accuracy among those, per arm."""
+    out: dict[str, float | str] = {"n": float(task.n), "intervention": intervention(task)}
+    for arm, (accuracy, parsable, among) in accuracies(task).items():
+        out |= {f"accuracy {arm}": accuracy, f"parsable {arm}": parsable, f"accuracy among parsable {arm}": among}
     return out
 
 

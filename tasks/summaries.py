@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from harness_heads.probes import ItemRecord
-from harness_heads.tasks.plain import plain_summary
+from harness_heads.protocol.summary import task_summary
 
 
 def summary_of(records: Sequence[ItemRecord]) -> Mapping[str, float | str]:
-    """Row name -> value: the protocol's summary, or accuracies where a stock model answered in plain words."""
-    if any(result is not None for record in records for result in record.arms.values()):
-        from harness_heads.protocol.summary import task_summary
-
-        summary: Mapping[str, float | str] = task_summary(records)
-        return summary
-    return plain_summary(records)
+    """Row name -> value of the protocol's summary; what cannot be estimated is said in words."""
+    return {
+        name: "not estimable" if isinstance(value, float) and math.isnan(value) else value
+        for name, value in task_summary(records).items()
+    }

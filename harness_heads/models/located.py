@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from harness_heads.boxes import parse_box
+from harness_heads.boxes import box_format, parse_box, parse_points
 from harness_heads.conditions import Condition
 from harness_heads.engine import NONE, Engine
 from harness_heads.errors import HarnessHeadsError
@@ -16,15 +16,18 @@ from harness_heads.heads import SetEntry
 from harness_heads.probes import Probe, ProbeResult
 
 MAX_NEW_TOKENS = 128
+MASK = "mask"
+"""Region of a probe that is answered by a point inside it, not by a box."""
 
 
 def grounding_text(family: Family, probe: Probe) -> str:
-    """The family's own question for a box."""
+    """The family's own question for a box, or for a point where the probe's region is a mask."""
     if not family.grounding_prompt or probe.expression is None:
         raise HarnessHeadsError(
             f"task {probe.task!r} asks for a box, and family {family.name} has no documented grounding prompt"
         )
-    return family.grounding_prompt.format(expression=probe.expression)
+    point = box_format(family.box_format).point_prompt if MASK in probe.regions else ""
+    return (point or family.grounding_prompt).format(expression=probe.expression)
 
 
 def answer_locate(
@@ -57,8 +60,12 @@ def answer_locate(
     for name, answers in text.items():
         boxes[name] = {}
         for key, answer in answers.items():
-            box = parse_box(answer, family.box_format, sizes[0], resized)
-            boxes[name][key] = None if box is None else list(box)
+            if MASK in probe.regions:
+                points = parse_points(answer, family.box_format, sizes[0], resized)
+                boxes[name][key] = [*points[0], *points[0]] if points else None  # a point is a box without area
+            else:
+                box = parse_box(answer, family.box_format, sizes[0], resized)
+                boxes[name][key] = None if box is None else list(box)
     return ProbeResult(
         text=text,
         boxes=boxes,

@@ -9,8 +9,8 @@ from harness_heads.protocol.figures import arms_figure
 from harness_heads.protocol.formats import Cell, count_cell, interval_cell, value_cell, word
 from harness_heads.protocol.layout import Section
 from harness_heads.protocol.leaks import LIMIT, SURPLUS
-from harness_heads.protocol.summary import stock_summary
 from harness_heads.protocol.tables import Table
+from harness_heads.protocol.words import accuracies, intervention
 
 
 def arms_section(a: Analysis) -> Section:
@@ -166,17 +166,15 @@ def _split(a: Analysis) -> Table | None:
 def _stock(a: Analysis) -> Table | None:
     rows = []
     for task in a.stock:
-        for name, value in stock_summary(task).items():
-            if name.startswith("acc_") and isinstance(value, float):
-                rows.append(
-                    (word(task.task), word(name.removeprefix("acc_")), value_cell(value), word("no intervention"))
-                )
-    columns = ("Task", "Arm", "Accuracy", "Intervention")
-    return (
-        Table("stock", "Stock models", columns, tuple(rows), "Answers in words, read by their letter.")
-        if rows
-        else None
+        for arm, shares in accuracies(task).items():
+            numbers = (value_cell(share, reason="no parsable answer") for share in shares)
+            rows.append((word(task.task), word(arm), *numbers, word(intervention(task))))
+    columns = ("Task", "Arm", "Accuracy", "Parsable", "Accuracy among parsable", "Intervention")
+    note = (
+        "Accuracy that falls with the parsable share lost the format, accuracy that falls among the parsable answers "
+        "lost the content."
     )
+    return Table("stock", "Answers in words", columns, tuple(rows), note) if rows else None
 
 
 def _task(a: Analysis, task: TaskAnalysis) -> str:

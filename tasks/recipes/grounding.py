@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.regions import Box, Region
@@ -20,6 +21,7 @@ from harness_heads.tasks.sources import BadImage, Source
 from harness_heads.tasks.spec import TaskSpec
 
 STOCK_PROMPT = "Locate {expression} in this image and output the bbox coordinates in JSON format."
+STOCK_POINT_PROMPT = "Locate {expression} in this image and output the point coordinates in JSON format."
 """Text of the request for stock models; a wrapped model replaces it by its family's own."""
 
 
@@ -35,23 +37,24 @@ def build(spec: TaskSpec, source: Source) -> list[Item]:
         for expression in _expressions(spec, source, row):
             if len(items) == spec.n:
                 return items
-            box = gold_box(spec, source, row)
             try:
                 picture = source.picture(row, spec.columns["image"])
             except BadImage:
                 if not source.decode_first:
                     raise
                 continue
+            regions = _regions(spec, source, row)
             condition = spec.condition("ablate", "image")
+            asked = spec.question or (STOCK_POINT_PROMPT if "mask" in regions else STOCK_PROMPT)
             arm = Arm(
-                spec.question.replace("{expression}", expression) or STOCK_PROMPT.format(expression=expression),
+                asked.replace("{expression}", expression),
                 (picture,),
                 ask="locate",
                 conditions=(condition,),
-                regions={"gold": Region((box,))},
+                regions=regions,
                 expression=expression,
             )
-            extra = {"gold": list(box), "row": row, "expression": expression}
+            extra = {"gold": list(gold_box(spec, source, row)), "row": row, "expression": expression}
             items.append(Item((), None, {"locate": arm}, _cluster(spec, source, row), extra))
     enough(len(items), spec, f"samples after {len(detection)} were set apart for detection")
     return items
@@ -82,7 +85,7 @@ def gold_box(spec: TaskSpec, source: Source, row: int) -> Box:
     column = spec.columns["bbox"]
     where = f"{source.label}: row {row}, column {column!r}"
     if RECIPE.option(spec, "box") == "mask":
-        return _mask_box(source, row, column, where)
+        return _mask_box(_mask(source, row, column, where))
     parts = column.split(",")
     cells = [source.value(row, part) for part in parts] if len(parts) == 4 else source.value(row, column)
     try:
@@ -94,13 +97,39 @@ def gold_box(spec: TaskSpec, source: Source, row: int) -> Box:
     return box
 
 
-def _mask_box(source: Source, row: int, column: str, where: str) -> Box:
-    """Smallest box around a mask's non-zero pixels; masks may have three channels and grey edges."""
-    mask = np.asarray(source.image(row, column)).max(axis=2) > 0
+def _regions(spec: TaskSpec, source: Source, row: int) -> dict[str, Region]:
+    """What the answer is held against: the gold box, or the mask itself."""
+    if RECIPE.option(spec, "match") == "points":
+        column = spec.columns["bbox"]
+        return {"mask": Region(mask_runs(_mask(source, row, column, f"{source.label}: row {row}, column {column!r}")))}
+    return {"gold": Region((gold_box(spec, source, row),))}
+
+
+def _mask(source: Source, row: int, column: str, where: str) -> NDArray[np.bool_]:
+    """A mask's non-zero pixels, shape [height, width]; masks may have three channels and grey edges."""
+    mask: NDArray[np.bool_] = np.asarray(source.image(row, column)).max(axis=2) > 0
     if not mask.any():
         raise HarnessHeadsError(f"{where}: the mask is empty")
+    return mask
+
+
+def _mask_box(mask: NDArray[np.bool_]) -> Box:
+    """Smallest box around a mask."""
     ys, xs = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     return float(xs[0]), float(ys[0]), float(xs[-1] + 1), float(ys[-1] + 1)
+
+
+def mask_runs(mask: NDArray[np.bool_]) -> tuple[Box, ...]:
+    """A mask, shape [height, width], as boxes that cover it exactly: the runs of its rows, equal rows together."""
+    boxes: list[Box] = []
+    start = 0
+    for end in range(1, len(mask) + 1):
+        if end < len(mask) and np.array_equal(mask[end], mask[start]):
+            continue
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], mask[start].astype(np.int8), [0]))))
+        boxes += [(float(a), float(start), float(b), float(end)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+        start = end
+    return tuple(boxes)
 
 
 def _expressions(spec: TaskSpec, source: Source, row: int) -> list[str]:
@@ -121,6 +150,8 @@ def _cluster(spec: TaskSpec, source: Source, row: int) -> str:
 def _check(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     if config.get("probe", {}).get("op", "ablate") == "steer":
         raise HarnessHeadsError("probe.op: grounding is ablated (paper B) or masked")
+    if options.get("match") == "points" and options.get("box") != "mask":
+        raise HarnessHeadsError("options.match: points are held against a mask; set box: mask")
 
 
 RECIPE = Recipe(
@@ -131,6 +162,7 @@ RECIPE = Recipe(
     {"cluster": "name of the image, without what follows its last underscore"},
     {
         "box": Option("xywh", "what the bbox column holds, in pixels of the image", ("xywh", "xyxy", "mask")),
+        "match": Option("box", "IoU of at least .5 with the box, or a point in the mask", ("box", "points")),
         "phrase": Option("{expression}", "what the model is asked to locate, made from the column's {expression}"),
         "expressions": Option("first", "one expression per object, or all", ("first", "all")),
         "detection": Option(200, "samples set apart for detecting heads"),

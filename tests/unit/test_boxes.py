@@ -101,5 +101,7 @@ def test_points():
 
 
 def test_share_inside():
-    assert share_inside([(5, 5), (50, 50)], (0, 0, 10, 10)) == 0.5
+    assert share_inside([(5, 5), (50, 50)], [(0, 0, 10, 10)]) == 0.5
+    assert share_inside([(5, 5), (50, 50)], [(0, 0, 10, 10), (50, 50, 51, 51)]) == 1.0
+    assert share_inside([(10, 5)], [(0, 0, 10, 10)]) == 0.0
     assert share_inside([], (0, 0, 10, 10)) == 0.0

@@ -104,6 +104,7 @@ def test_a_stock_model_gives_accuracy_and_no_intervention(ncs):
     assert record.n_planned == 12 and record.recipe == "mcq_matched_mismatched"
     assert {k: v for k, v in rows[0].items() if k != RECORD} == dict.fromkeys(
         [
+            "n",
             "intervention",
             *(f"{what} {arm}" for arm in record.arms for what in ("accuracy", "parsable", "accuracy among parsable")),
         ],

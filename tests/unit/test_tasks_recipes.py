@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from PIL import Image
 from task_yaml import config_of
 
@@ -30,7 +33,7 @@ from harness_heads.tasks.readers import (
 )
 from harness_heads.tasks.recipes import RECIPES
 from harness_heads.tasks.recipes.classes import ClassPool, _clash, split_synonyms
-from harness_heads.tasks.recipes.grounding import split_rows
+from harness_heads.tasks.recipes.grounding import mask_runs, split_rows
 from harness_heads.tasks.sources import Source
 from harness_heads.tasks.spec import DataRef, TaskSpec, spec_from_config
 
@@ -464,6 +467,24 @@ def test_refspatial_boxes_are_around_the_mask():
     for doc in docs:
         x0, y0, x1, y1 = doc["extra"]["gold"]
         assert (x1 - x0, y1 - y0, y0) == (20, 20, 8)
+
+
+def test_refspatial_can_ask_for_a_point_in_the_mask():
+    _, docs = built(spec_of("grounding_refspatial_points"))
+    assert "point coordinates" in docs[0]["arms"]["locate"]["text"]
+    for doc in docs:
+        probe = probe_from_dict(doc["arms"]["locate"]["probe"])
+        assert set(probe.regions) == {"mask"}
+        x0, y0, x1, y1 = doc["extra"]["gold"]
+        assert probe.regions["mask"].boxes == ((x0, y0, x1, y1),)  # the fixtures' masks are rectangles
+
+
+@given(arrays(bool, st.tuples(st.integers(1, 8), st.integers(1, 8))))
+def test_boxes_of_a_mask_cover_it_and_nothing_else(mask):
+    painted = np.zeros(mask.shape, int)
+    for x0, y0, x1, y1 in mask_runs(mask):
+        painted[int(y0) : int(y1), int(x0) : int(x1)] += 1
+    assert (painted == mask).all()
 
 
 def test_toloka_boxes_are_four_columns_and_images_are_local():

@@ -297,9 +297,9 @@ def test_stock_models_have_no_intervention(tmp_path: Path) -> None:
     evidence = load_evidence([folder])
     assert (evidence.runs, evidence.tasks[0].run) == ((), -1)
     summary = task_summary(records_of(folder))
-    assert summary["note"] == "no intervention"
-    assert summary["acc_matched"] == 1.0
-    assert summary["acc_mismatched"] == 0.25  # always "B", right once in four
+    assert summary["intervention"] == "no intervention (stock model)"
+    assert summary["accuracy matched"] == summary["parsable matched"] == 1.0
+    assert summary["accuracy mismatched"] == 0.25  # always "B", right once in four
 
 
 def test_large_samples_stream(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_a_stock_run_makes_a_report(tmp_path: Path) -> None:
     folder = syn.write_stock(tmp_path, WORLD)
     _, markdown, _ = render(analyse(load_evidence([folder]), 60))
     assert markdown.startswith("No intervention")
-    assert "no intervention" in markdown.split("### Stock models")[1]
+    assert "no intervention" in markdown.split("### Answers in words")[1]
 
 
 def test_a_folder_that_cannot_be_written(folders: list[Path], tmp_path: Path) -> None:
