@@ -1,6 +1,6 @@
 """Time and memory of every statistic of a report, and how they grow with items, controls and settings.
 
-    python tests/benchmarks/statistics.py [--output FILE]
+    python tests/benchmarks/protocol.py [--output FILE]
 
 The bar: 12 settings x (1 + 250) sets x 400 items with 10,000 resamples under 10 s of one core and under 1 GiB.
 """
