@@ -295,7 +295,7 @@ def _dose(task: TaskAnalysis, effect: Effect, controls: Sequence[str]) -> tuple[
             continue
         for keys, into in (([effect.key], own), (list(controls), null)):
             columns = block.columns(keys)
-            if columns:
+            if columns and task.evidence.n:
                 into.append((float(np.mean(block.before[:, columns])), float(np.mean(block.after[:, columns]))))
     return (*_pair(own), *_pair(null))
 

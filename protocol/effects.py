@@ -123,7 +123,7 @@ def _effect(
     if estimate.reason:
         reasons["low"] = estimate.reason
     mean = float(estimate.mean)
-    controls = null.mean(axis=0)
+    controls = null.mean(axis=0) if task.n else np.full(len(keys), np.nan)
     spread = st.control_spread(mean, controls)
     r = len(keys)
     if r == 0:
@@ -172,6 +172,9 @@ def arm_levels(task: TaskEvidence, run: RunInfo) -> tuple[ArmLevel, ...]:
             continue
         raw, renorm = probabilities(logprobs, "raw"), probabilities(logprobs, "renorm")
         best = logprobs.argmax(axis=1)
+        if not task.n:  # a leak audit may leave no item at all
+            out.append(ArmLevel(arm, *[math.nan] * 4, (math.nan,) * logprobs.shape[1]))
+            continue
         out.append(
             ArmLevel(
                 arm,

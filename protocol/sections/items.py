@@ -20,13 +20,14 @@ LISTED = 10
 def items_section(a: Analysis) -> Section:
     """Histograms of every leading test; gallery and list of the most affected items of the strongest test per score."""
     figures, tables = [], []
-    for number, test in enumerate(a.leading[:24]):
+    leading = [test for test in a.leading if test.effect.n]
+    for number, test in enumerate(leading[:24]):
         own, null = item_values(a, test)
         e = test.effect
         label = LABELS[e.score]
         figures.append(items_figure(own, null, f"{e.name}, {e.task}, {e.condition}", label, f"items-{number}"))
-    for score in dict.fromkeys(t.effect.score for t in a.leading):
-        strongest = max((t for t in a.leading if t.effect.score == score), key=lambda t: _finite(t.effect.mean))
+    for score in dict.fromkeys(t.effect.score for t in leading):
+        strongest = max((t for t in leading if t.effect.score == score), key=lambda t: _finite(t.effect.mean))
         own, null = item_values(a, strongest)
         order = [int(i) for i in np.argsort(-np.nan_to_num(own, nan=-np.inf), kind="stable")]
         figures += [item_figure(a, strongest, i, f"item-{score}-{rank}") for rank, i in enumerate(order[:SHOWN])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -11,10 +12,13 @@ import numpy as np
 import pytest
 import synthetic as syn
 
+from harness_heads.probes import item_record_from_dict
 from harness_heads.protocol.analysis import analyse
 from harness_heads.protocol.evidence import TaskEvidence, evidence_from_dict, load_evidence
 from harness_heads.protocol.leaks import SURPLUS, UNANSWERED
+from harness_heads.protocol.report import write_report
 from harness_heads.protocol.sections.arms import arms_section
+from harness_heads.protocol.summary import task_summary
 
 WORLD = syn.World(items=16, controls=2)
 RULE = {"keep": 8, "seen": "oracle", "unseen": ["blank"]}
@@ -104,6 +108,26 @@ def test_evidence_keeps_what_was_dropped_and_the_report_shows_it(tmp_path: Path)
     assert rows["leaks: blank"][1:5] == ["16", "8", "leaks: blank", "1"]
     assert rows["leaks: blank"][5] == evidence.tasks[0].dropped["leaks: blank"][0]
     assert rows[UNANSWERED][4] == "1" and rows[SURPLUS][4] == "6"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_task_of_which_no_item_counts_is_not_estimable(tmp_path: Path) -> None:
+    def edit(records: list[dict[str, Any]]) -> None:
+        for record in records:
+            record["extra"]["audit"] = RULE
+            give(record, "blank", 0.9)
+
+    folder = syn.write_grid_ncs(tmp_path / "a", WORLD, edit=edit)
+    evidence = load_evidence([folder])
+    assert (evidence.tasks[0].n, evidence.tasks[0].n_planned) == (0, 8)
+    analysis = analyse(evidence)
+    assert all(math.isnan(e.mean) for e in analysis.tasks[0].effects)
+    assert all(math.isnan(t.p) for t in analysis.tests)
+    write_report(evidence, tmp_path / "report", resamples=10)
+    lines = syn.samples_file(folder).read_text(encoding="utf-8").splitlines()
+    summary = task_summary([item_record_from_dict(json.loads(line)["record"]) for line in lines])
+    assert summary["n"] == 0.0 and summary["left out: leaks: blank"] == 16.0
+    assert math.isnan(float(summary["P_blank"]))
 
 
 @pytest.mark.parametrize("p", [0.5, 0.51])
