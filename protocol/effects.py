@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import stats
 
 from harness_heads.heads import SetEntry
 from harness_heads.protocol import statistics as st
@@ -64,6 +65,17 @@ class Effect:
     def r(self) -> int:
         """Number of control sets."""
         return len(self.controls)
+
+    @property
+    def p_against_zero(self) -> float:
+        """Two-sided p of the t-test of the item mean against zero, for comparison with paper A's Table 27 alone.
+
+        Zero is the wrong null: random sets differ from it too. NaN where there is no interval or no spread.
+        """
+        half, df = (self.high - self.low) / 2, self.clusters - 1
+        if not half > 0 or df < 1:
+            return math.nan
+        return float(2 * stats.t.sf(abs(self.mean) / half * stats.t.ppf(0.975, df), df))
 
 
 @dataclass(frozen=True)

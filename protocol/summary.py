@@ -16,6 +16,7 @@ from harness_heads.protocol.scores import score_tables
 from harness_heads.protocol.words import accuracies, intervention
 
 _PRIMARY_STATISTICS = ("control_mean", "control_sd", "z")
+AGAINST_ZERO = "p against zero (wrong null)"
 
 
 def task_summary(records: Sequence[ItemRecord], run: Mapping[str, Any] | None = None) -> dict[str, float | str]:
@@ -74,6 +75,7 @@ def evidence_summary(task: TaskEvidence, run: RunInfo) -> dict[str, float | str]
             held = name + (f" {effect.score}" if several["score"] else "")
             held += f" vs {effect.family}" if several["family"] else ""
             out |= {f"{held}: {s}": getattr(effect, s) for s in _PRIMARY_STATISTICS}
+            out |= {f"{held}: gap": effect.mean - effect.control_mean, f"{held}: {AGAINST_ZERO}": effect.p_against_zero}
             out |= {f"{held}: rank_p": effect.p_upper, f"{held}: floor": effect.floor, f"{held}: r": float(effect.r)}
     return out
 
