@@ -7,12 +7,10 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from harness_heads.engine_batch import Outcome
-from harness_heads.engine_handlers import Record
+from harness_heads.engine_handlers import UNMOVED, Record
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import HeadSet
 from harness_heads.interventions import Action
-
-UNMOVED = 1e-6  # relative change of mass that is rounding and not a dose
 
 
 def doses(

@@ -101,6 +101,7 @@ class Watch:
     overwrite: Overwrite
     forwards: int = 0
     acted: list[int] = field(default_factory=list)
+    moved: list[bool] = field(default_factory=list)
     prefill: bool = False
     same_prompt: bool = False
     vision: dict[str, Any] = field(default_factory=dict)
@@ -118,7 +119,7 @@ class Watch:
                 raise HarnessHeadsError("interventions find image tokens by input_ids; do not pass inputs_embeds alone")
             self.collect()
             ids = arguments["input_ids"]
-            self.overwrite = Overwrite(self.prompts.targets(arguments), ids.device, 0)
+            self.overwrite = Overwrite(self.prompts.targets(arguments), ids.device, 0, prove=True)
         new = arguments["input_ids"] if arguments.get("input_ids") is not None else arguments["inputs_embeds"]
         self.overwrite.length = seen + new.shape[1]
         self.prefill = seen == 0
@@ -170,14 +171,20 @@ class Watch:
         for row, target in enumerate(self.overwrite.targets):
             if target.action is not None:
                 self.acted.append(int(self.overwrite.acted[row]))
+                self.moved.append(row in self.overwrite.moved)
 
     def check(self) -> None:
-        """Raise if an intervention that should have acted touched nothing."""
+        """Raise if an intervention that should have acted touched nothing, or moved no attention at all."""
         self.collect()
         name = self.prompts.condition.name
         if self.forwards and any(count == 0 for count in self.acted):
             raise HarnessHeadsError(
                 f"condition {name}: no row was touched in this context (phase or rows never came up); it did not act"
+            )
+        if self.forwards and not all(self.moved):
+            raise HarnessHeadsError(
+                f"condition {name}: the heads' attention mass did not move in {self.moved.count(False)} of "
+                f"{len(self.moved)} prompts; these heads cannot show an effect here"
             )
 
 

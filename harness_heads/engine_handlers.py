@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from harness_heads.attention import Call
-from harness_heads.engine_pairs import Pairs, attend
+from harness_heads.engine_pairs import Pairs, attend, mass_untouched
 from harness_heads.heads import Head
 from harness_heads.interventions import Action
 from harness_heads.reading import region_sums
+
+UNMOVED = 1e-6  # relative change of mass that is rounding and not a dose
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,19 +74,26 @@ class Overwrite:
         length: tokens that the running forward's last row ends, cached ones included.
         mass: attention on the action's keys per batch row, summed over touched prompt rows and heads; float64 (B,).
         acted: (row, key or output) pairs touched so far, per batch row; long (B,).
+        prove: look for movement: where no clean pass gives the mass before, compare each touched head with what it
+            would have attended to on the same input, until every batch row has moved some.
+        moved: batch rows that moved attention, where that is looked for; ablation moves none and counts at once.
     """
 
     targets: Sequence[Target]
     device: torch.device
     length: int
+    prove: bool = False
     plan: dict[int, list[Group]] = field(init=False)
     mass: Tensor = field(init=False)
     acted: Tensor = field(init=False)
+    moved: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.plan = groups_by_layer(self.targets, self.device)
         self.mass = torch.zeros(len(self.targets), dtype=torch.float64, device=self.device)
         self.acted = torch.zeros(len(self.targets), dtype=torch.long, device=self.device)
+        still = (t.action is None or not t.heads or t.action.condition.op == "ablate" for t in self.targets)
+        self.moved = {row for row, done in enumerate(still) if done}
 
     def attend(self, layer: int, call: Call) -> Tensor:
         out = call.base()
@@ -112,7 +121,14 @@ class Overwrite:
             out[group.batch[:, None], rows[None, :], group.heads[:, None]] = result.out
             in_prompt = positions[rows] < group.action.length
             note(self.mass, self.acted, group.batch, result.mass[:, in_prompt], len(rows))
+            if self.prove and len(self.moved) < len(self.targets):
+                self._look_for_movement(pairs, group, result.mass)
         return out
+
+    def _look_for_movement(self, pairs: Pairs, group: Group, after: Tensor) -> None:
+        before = mass_untouched(pairs, group.action)
+        shifted = ((before - after).abs() > UNMOVED * torch.maximum(before, after)).any(-1)
+        self.moved |= set(group.batch[shifted].tolist())
 
 
 @dataclass(eq=False)

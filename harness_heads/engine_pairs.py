@@ -82,6 +82,18 @@ def mass_alone(pairs: Pairs, action: Action) -> Tensor:
     return on_keys.any(-1).to(dtype).expand(len(pairs.heads), -1)
 
 
+def mass_untouched(pairs: Pairs, action: Action) -> Tensor:
+    """Mass (N, R) on the action's keys as it is without the action, on the same input."""
+    key, _ = pairs.keys_values()
+    on_keys = action.keys_at(pairs.key_positions)
+    masses = []
+    for start in range(0, len(pairs.rows), BLOCK):
+        block = slice(start, start + BLOCK)
+        scores = scores_of(pairs.query(block), key, pairs.call.scaling, pairs.call.softcap)
+        masses.append((softmax_or_zero(scores, pairs.visible[block]) * on_keys).sum(-1))
+    return torch.cat(masses, 1)
+
+
 def needs_queries(action: Action) -> bool:
     """Whether the mass on the action's keys depends on scores; after a plain cut it is 0 or 1 by construction."""
     condition = action.condition

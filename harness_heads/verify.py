@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -64,21 +65,23 @@ class Proof:
 
 
 def self_check(engine: Engine, inputs: Mapping[str, Any], sets: Sequence[HeadSet], actions: Sequence[Action]) -> Proof:
-    """Prove the first set under every kind of action on this prompt.
+    """Prove the first set, and others until every layer that any set names is covered, under every kind of action.
+
+    That each further set acts on each prompt is told by its dose (:mod:`harness_heads.engine_dose`).
 
     Raises:
         HarnessHeadsError: one line that names the layer, head or condition that fails.
     """
     if not sets:
         raise HarnessHeadsError("self-check: no head set to prove; give one that is not empty")
-    heads = sets[0].heads
     chosen = list({(a.condition.op, a.condition.beta, a.condition.numerics): a for a in actions}.values())
     dtype = engine.dtype
     clean = _reference_logprobs(engine, inputs, (), None)
     tolerance = max(TOLERANCE.get(dtype, 0.25), NOISE * _host_gap(engine, inputs, clean))
     layers: set[int] = set()
     gap = effect = 0.0
-    for action in chosen:
+    proved = _covering(sets)
+    for heads, action in product((one.heads for one in proved), chosen):
         layers |= _check_local(engine, inputs, heads, action)
         reference = _reference_logprobs(engine, inputs, heads, action)
         found = engine.logprobs_under(inputs, heads, action)
@@ -95,13 +98,25 @@ def self_check(engine: Engine, inputs: Mapping[str, Any], sets: Sequence[HeadSet
     return Proof(
         tuple(a.condition.name for a in chosen),
         tuple(sorted(layers)),
-        len(heads),
+        len({head for one in proved for head in one}),
         True,
         gap,
         effect,
         tolerance,
         str(dtype).removeprefix("torch."),
     )
+
+
+def _covering(sets: Sequence[HeadSet]) -> list[HeadSet]:
+    """The first set, and every later one that names a layer not named before."""
+    chosen: list[HeadSet] = []
+    layers: set[int] = set()
+    for one in sets:
+        named = {head.layer for head in one}
+        if not named <= layers:
+            chosen.append(one)
+            layers |= named
+    return chosen
 
 
 class _Local:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -49,13 +49,18 @@ def answer_locate(
         raise HarnessHeadsError(f"locate needs one image, the prompt holds {len(sizes)}")
     resized = resized_size(engine.model, inputs)
     text: dict[str, dict[str, str]] = {}
+    dose: dict[str, dict[str, dict[str, float]]] = {}
+    baseline = next((entry for entry in entries if entry.role == "empty"), None)
     for condition in conditions or (None,):
         name = NONE if condition is None else condition.name
         text[name] = {}
-        for start in range(0, len(entries), engine.chunk):
-            part = entries[start : start + engine.chunk]
-            for entry, answer in zip(part, _generate(engine, condition, part, inputs, probe, sizes), strict=True):
-                text[name][entry.key] = answer
+        dose[name] = {}
+        for part in _batches(entries, baseline, engine.chunk):
+            answers, moved = _generate(engine, condition, part, inputs, probe, sizes)
+            for entry, answer, shift in zip(part, answers, moved, strict=True):
+                text[name].setdefault(entry.key, answer)
+                if shift is not None:
+                    dose[name][entry.key] = shift
     boxes: dict[str, dict[str, list[float] | None]] = {}
     for name, answers in text.items():
         boxes[name] = {}
@@ -69,9 +74,21 @@ def answer_locate(
     return ProbeResult(
         text=text,
         boxes=boxes,
+        dose={name: found for name, found in dose.items() if found},
         image_sha=image_sha,
         numerics={"dtype": str(engine.dtype).removeprefix("torch."), "kernel": engine.kernel},
     )
+
+
+def _batches(entries: Sequence[SetEntry], baseline: SetEntry | None, size: int) -> Iterator[list[SetEntry]]:
+    """Batches of at most ``size`` sets; the empty set leads each: doses are read against it."""
+    if baseline is None or size < 2:
+        for start in range(0, len(entries), size):
+            yield list(entries[start : start + size])
+        return
+    others = [entry for entry in entries if entry is not baseline]
+    for start in range(0, max(1, len(others)), size - 1):
+        yield [baseline, *others[start : start + size - 1]]
 
 
 def _generate(
@@ -81,8 +98,10 @@ def _generate(
     inputs: Mapping[str, torch.Tensor],
     probe: Probe,
     sizes: Sequence[tuple[int, int]],
-) -> list[str]:
+) -> tuple[list[str], list[dict[str, float] | None]]:
+    """Texts and doses, one of each per set."""
     model: Any = engine.model
+    doses: list[dict[str, float] | None] = [None] * len(entries)
     repeated = {name: torch.cat([tensor] * len(entries)) for name, tensor in inputs.items()}
     settings = {"max_new_tokens": MAX_NEW_TOKENS, "do_sample": False, "use_cache": True}
     # the instance's own attribute is the stand-in that brought the inputs here
@@ -91,13 +110,22 @@ def _generate(
         out = generate(model, **repeated, **settings)
     else:
         sets = [entry.heads for entry in entries]
-        with engine.generating(sets, condition, regions=probe.regions, image_sizes=sizes):
+        with engine.generating(sets, condition, regions=probe.regions, image_sizes=sizes) as watch:
             out = generate(model, **repeated, **settings)
+        doses = watch.doses()
     new = out[:, inputs["input_ids"].shape[1] :]
     tokenizer = getattr(engine.processor, "tokenizer", engine.processor)
     # box tokens of some families are special tokens; the parsers strip what is not a box
-    decoded: list[str] = tokenizer.batch_decode(new, skip_special_tokens=False)
-    return decoded
+    decoded: list[str] = [tokenizer.decode(row, skip_special_tokens=False) for row in _answered(model, new)]
+    return decoded, doses
+
+
+def _answered(model: Any, new: torch.Tensor) -> list[torch.Tensor]:
+    """Every row up to its end of turn: what follows is padding, as long as the longest answer of the batch."""
+    end = model.generation_config.eos_token_id
+    ends = torch.tensor([] if end is None else [end] if isinstance(end, int) else end, device=new.device)
+    lengths = [int(found[0]) if len(found := torch.isin(row, ends).nonzero()[:, 0]) else len(row) for row in new]
+    return [row[:length] for row, length in zip(new, lengths, strict=True)]
 
 
 def resized_size(model: Any, inputs: Mapping[str, torch.Tensor]) -> tuple[int, int] | None:

@@ -242,3 +242,26 @@ def test_all_heads_blind_equals_a_mask_that_drops_the_image(name: str) -> None:
     expected = float(logits.log_softmax(-1)[15])
     assert answers.logprobs["mask:image"]["all"]["C"] == pytest.approx(expected, abs=1e-6)
     assert answers.logprobs["mask:image"]["e"]["C"] != pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["batch", "auto"])
+@pytest.mark.parametrize("name", ["qwen3_vl", "qwen3_5", "gemma3", "gemma4_shared", "paligemma", "internvl"])
+def test_one_baseline_under_all_conditions(name: str, mode: Any) -> None:
+    """The empty set answers the same whatever is done to the sets beside it: keys, rows, betas, operations."""
+    engine = engine_of(name, mode=mode)
+    top = max(head.layer for head in engine.geometry.all_heads())
+    layers = sorted({head.layer for head in engine.geometry.all_heads()})
+    conditions = [
+        Condition(op, keys, rows, beta)
+        for rows in (("all",), ("question",), ("last",))
+        for op, keys, beta in (
+            ("mask", "image", None), ("mask", "text", None), ("mask", "box", None),
+            ("steer", "image", "hard"), ("steer", "box", 2.0), ("ablate", "", None),
+        )
+    ]  # fmt: skip
+    answers = ask(engine, [heads(engine, (layers[0], 0), (top, 1)), heads(engine, (top, 2))], *conditions, name=name)
+    assert len(answers.logprobs) == len(conditions)
+    first, *others = (found["empty"] for found in answers.logprobs.values())
+    for other in others:
+        assert other == pytest.approx(first, abs=1e-9 if name != "qwen3_5" else 1e-5)
+    assert answers.numerics["baseline_gap"] < 1e-5

@@ -194,3 +194,31 @@ def test_what_generation_refuses() -> None:
         engine.generating(heads, Condition("mask")),
     ):
         pass
+
+
+@pytest.mark.parametrize("name", ["qwen3_vl", "qwen3_5", "gemma3"])
+def test_attention_that_does_not_move_is_an_error(name: str) -> None:
+    """A push of 1e-9 is rounding; 1e-3 is small, and acts."""
+    case = build(name, dtype=torch.float64)
+    engine = Engine(case.model, case.tokenizer, verify=False)
+    heads = heads_of(engine)
+    with (
+        pytest.raises(HarnessHeadsError, match="attention mass did not move in 1 of 1 prompts"),
+        engine.generating(heads, Condition("steer", "image", beta=1e-9)),
+    ):
+        generate(case.model, case.inputs)
+    with engine.generating(heads, Condition("steer", "image", beta=1e-3)):
+        generate(case.model, case.inputs)
+
+
+def test_one_row_that_does_not_move_is_found_among_others() -> None:
+    case = build("llava", dtype=torch.float64)
+    engine = Engine(case.model, case.tokenizer, verify=False)
+    with engine.generating([heads_of(engine), heads_of(engine, (0, 1))], Condition("mask")) as watch, torch.no_grad():
+        case.model(**{name: torch.cat([value, value]) for name, value in case.inputs.items()})
+        assert watch.overwrite.moved == {0, 1}
+        watch.overwrite.moved = {0}
+        with pytest.raises(HarnessHeadsError, match="did not move in 1 of 2"):
+            watch.check()
+        watch.moved.clear()
+        watch.overwrite.moved = {0, 1}

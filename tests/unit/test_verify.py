@@ -108,3 +108,19 @@ def test_only_the_first_prompt_is_checked() -> None:
     unchecked = Engine(case.model, case.tokenizer, verify=False)
     unchecked.answer(case.inputs, sets, **arguments)
     assert unchecked.proof is None
+
+
+def test_every_layer_that_a_set_names_is_proved() -> None:
+    """A control set in other layers than the first set's is proved too."""
+    case = build("qwen3_vl")
+    engine = Engine(case.model, case.tokenizer)
+    some = HeadSet("some", MODEL, engine.geometry, (Head(1, 0), Head(1, 3)))
+    other = HeadSet("other", MODEL, engine.geometry, (Head(0, 2), Head(2, 1)))
+    same = HeadSet("same", MODEL, engine.geometry, (Head(0, 1), Head(1, 2)))
+    engine.answer(
+        case.inputs, [empty_set(MODEL, engine.geometry), some, other, same], keys=["e", "s", "o", "m"],
+        conditions=CONDITIONS, options=["A", "B"], image_sizes=case.sizes,
+    )  # fmt: skip
+    assert engine.proof is not None
+    assert engine.proof.layers == (0, 1, 2)
+    assert engine.proof.heads == 4
