@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+import datasets
 import pytest
 from launching import TINY, Launch
 
@@ -55,24 +57,47 @@ def test_tasks_run_end_to_end(prefix, launch: Launch, tmp_path, monkeypatch):
         if "vqa_" in name:
             assert {"accuracy plain", "parsable plain", "accuracy among parsable plain"} <= rows
         else:
-            assert any(row.endswith("rank_p") for row in rows), name
+            for end in ("rank_p", "gap", "p against zero (wrong null)"):
+                assert any(row.endswith(end) for row in rows), (name, end)
     assert Path("out/report/report.html").exists()
+
+
+MASKED = ("--model", "masked_qwen3vl", "--model_args", f"{TINY},controls=1", "--tasks", "ncs_imagenet")
 
 
 def test_without_a_hub_one_line_says_what_is_missing(launch: Launch, monkeypatch):
     monkeypatch.delenv("HARNESS_HEADS_DATA", raising=False)
-    outcome = launch("--model", "dummy", "--tasks", "ncs_imagenet")
+    outcome = launch(*MASKED)
     assert outcome.status == 1
     [line] = outcome.error_lines
     for part in ("ncs_imagenet", "ILSVRC/imagenet-1k", "--data ncs_imagenet=PATH", "HARNESS_HEADS_DATA=DIR"):
         assert part in line
 
 
-def test_with_a_local_copy_imagenet_runs(launch: Launch, monkeypatch):
+def as_parquet(folder: Path, table: Any) -> None:
+    (folder / "data").mkdir(parents=True)
+    table.to_parquet(str(folder / "data" / "validation-00000-of-00014.parquet"))
+
+
+def as_saved(folder: Path, table: Any) -> None:
+    datasets.DatasetDict({"validation": table}).save_to_disk(str(folder))
+
+
+def as_folders(folder: Path, table: Any) -> None:
+    names = table.features["label"].names
+    for number, row in enumerate(table):
+        target = folder / "validation" / names[row["label"]] / f"{number}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        row["image"].save(target)
+
+
+@pytest.mark.parametrize("form", [as_parquet, as_saved, as_folders])
+def test_with_a_local_copy_imagenet_runs(form, launch: Launch, monkeypatch, tmp_path):
     monkeypatch.delenv("HARNESS_HEADS_DATA", raising=False)
-    outcome = launch(
-        *("--model", "dummy", "--tasks", "ncs_imagenet", "--limit", "4", "--output_path", "out"),
-        *("--data", f"ncs_imagenet={HUB / 'ILSVRC' / 'imagenet-1k'}"),
-    )
+    source = HUB / "ILSVRC/imagenet-1k/data/validation-00000-of-00014.parquet"
+    form(tmp_path / "copy", datasets.load_dataset("parquet", data_files=str(source), split="train"))
+    data = f"ncs_imagenet={tmp_path / 'copy'}"
+    outcome = launch(*MASKED, "--limit", "1", "--output_path", "out", "--data", data)
     assert outcome.status == 0, outcome.err[-2000:]
-    assert "4 of 400 items (below plan)" in outcome.out
+    assert "1 of 400 items (below plan)" in outcome.out
+    assert "tiny-digits/dg-ref-qsp: ncs" in outcome.out
