@@ -65,6 +65,31 @@ def test_a_path_for_the_task_comes_before_the_root(monkeypatch, folder):
     assert sorted({source.value(i, "label") for i in range(18)})[-2:] == ["sea horse", "tree"]
 
 
+def test_a_relative_image_folder_with_equal_names_in_its_classes(monkeypatch, folder):
+    """cat/0.png and dog/0.png are two pictures, from wherever the folder is named."""
+    monkeypatch.chdir(folder.parent)
+    far, near = opened(folder, IMAGENET, monkeypatch), opened(Path("pets"), IMAGENET, monkeypatch)
+    assert len(near) == len(far) == 18
+    for row in range(18):
+        assert (
+            near.cell(row, "label") == far.cell(row, "label") == far.cell(row, "image").split("/")[0].replace("_", " ")
+        )
+        assert near.image(row, "image").getpixel((0, 0)) == far.image(row, "image").getpixel((0, 0))
+    assert len({near.sha(row, "image") for row in range(18)}) == 18
+
+
+def test_an_image_is_found_by_as_much_of_its_path_as_it_takes(folder):
+    """A URL's last parts tell equal names apart; where they do not, nothing is guessed."""
+    rows = [{"image": f"https://host/{name}"} for name in ("a/dog/1.png", "1.png", "b/none/1.png", "tree/9.png")]
+    source = RowsSource(rows, ("image",), {}, "some data", folder)
+    assert source.image(0, "image").getpixel((0, 0)) == (40, 80, 9)
+    for row in (1, 2):
+        with pytest.raises(HarnessHeadsError, match=r"1\.png may be any of 6 files \(car/1\.png, .*name its folder"):
+            source.image(row, "image")
+    with pytest.raises(HarnessHeadsError, match=r"9\.png is not in the local copy"):
+        source.image(3, "image")
+
+
 def test_image_folder_with_split_folders(monkeypatch, folder, tmp_path):
     shutil.move(str(folder), str(tmp_path / "set" / "validation"))
     source = opened(tmp_path / "set", IMAGENET, monkeypatch)
@@ -169,6 +194,79 @@ def test_skip_leaves_bad_images_out_and_counts_them(monkeypatch, folder):
     rows = {pool.next_picture("cat")["row"] for _ in range(6)}
     assert len(rows) == 2
     assert source.left_out == 2  # once refused, once skipped
+
+
+def exif_rotated() -> tuple[bytes, tuple[int, int], tuple[int, int, int]]:
+    image = Image.new("RGB", (60, 40), (0, 0, 0))
+    image.paste((255, 255, 255), (0, 0, 60, 20))
+    exif = Image.Exif()
+    exif[274] = 6  # shown turned a quarter to the right: what was on top is on the right
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", exif=exif)
+    return buffer.getvalue(), (40, 60), (0, 0, 0)
+
+
+def see_through() -> tuple[bytes, tuple[int, int], tuple[int, int, int]]:
+    buffer = io.BytesIO()
+    Image.new("RGBA", (40, 30), (200, 0, 0, 0)).save(buffer, "PNG")
+    return buffer.getvalue(), (40, 30), (255, 255, 255)
+
+
+def sixteen_bits() -> tuple[bytes, tuple[int, int], tuple[int, int, int]]:
+    buffer = io.BytesIO()
+    Image.fromarray(np.full((30, 40), 32768, np.uint16)).save(buffer, "PNG")
+    return buffer.getvalue(), (40, 30), (128, 128, 128)
+
+
+@pytest.mark.parametrize("make", [exif_rotated, see_through, sixteen_bits])
+def test_images_are_treated_once_for_every_task(make):
+    """Whatever opens a data set, its images pass one treatment: pixels are checked in test_regions."""
+    content, size, corner = make()
+    for cell in (content, {"bytes": content, "path": None}):
+        shown = RowsSource([{"image": cell}], ("image",), {}, "some data").image(0, "image")
+        assert (shown.mode, shown.size, shown.getpixel((0, 0))) == ("RGB", size, corner)
+
+
+def png(width: int, height: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (width, height), (width % 256, height % 256, 9)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (png(27, 100), "27"),
+        (png(28 * 201, 28), "200"),
+        (b"\xff\xd8 no picture", "no readable image"),
+        (png(64, 64)[:60], "image"),
+        (b"", "image"),
+    ],
+    ids=["thin", "elongated", "corrupt", "truncated", "empty"],
+)
+def test_a_bad_image_fails_the_task_by_name_or_is_skipped_and_counted(content, says, monkeypatch, folder):
+    from harness_heads.tasks.task import HeadTask
+
+    (folder / "cat" / "1.png").write_bytes(content)
+    monkeypatch.setenv(DATA_VARIABLE, json.dumps({"pets": str(folder)}))
+    config = {
+        "task": "pets",
+        "data": {"path": "a/b"},
+        "recipe": "mcq_matched_mismatched",
+        "columns": {"image": "image", "label": "label"},
+        "question": "What is shown?",
+        "n": 24,
+        "seed": 1,
+    }
+    with pytest.raises(HarnessHeadsError, match=rf"row \d+, column 'image'.*{says}"):
+        task = HeadTask(config=dict(config))
+        for doc in task.dataset["all"]:  # pixels that end too soon show when they are read
+            for arm in doc["arms"]:
+                task.doc_to_visual(doc, arm)
+    task = HeadTask(config={**config, "bad_images": "skip"})
+    assert len(task.dataset["all"]) == 24
+    assert task.source.left_out == 1
+    assert task._summarise([]).endswith("; 1 bad images left out")
 
 
 def test_unknown_column_is_named_with_the_nearest(monkeypatch):

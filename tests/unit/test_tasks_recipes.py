@@ -34,7 +34,7 @@ from harness_heads.tasks.readers import (
 from harness_heads.tasks.recipes import RECIPES
 from harness_heads.tasks.recipes.classes import ClassPool, _clash, split_synonyms
 from harness_heads.tasks.recipes.grounding import mask_runs, split_rows
-from harness_heads.tasks.sources import Source
+from harness_heads.tasks.sources import RowsSource, Source
 from harness_heads.tasks.spec import DataRef, TaskSpec, spec_from_config
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,11 +97,22 @@ def test_every_task_builds_from_the_hubs_schema(name):
     assert to_docs(again.build(spec, source), spec, again.version) == docs
 
 
-@pytest.mark.parametrize("name", [n for n in BROUGHT if n.startswith(("cers_", "ood_cers", "general", "ncs_grid"))])
-def test_grids_are_balanced_over_cells(name):
-    _, docs = built(spec_of(name))
-    for role in ("correct", "distractor"):
-        assert sorted(doc["extra"]["cell"][role] for doc in docs) == [0, 1, 2, 3]
+SCORED = [n for n in BROUGHT if not n.startswith(("grounding", "vqa"))]
+GRIDS = [n for n in SCORED if not n.startswith(("ncs_imagenet", "ncs_strip", "ood_ncs"))]
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_every_prefix_of_a_multiple_of_four_is_balanced(name):
+    """Over letters, and on grids over both cells."""
+    _, docs = built(spec_of(name, n=8))
+    for end in (4, 8):
+        assert sorted(doc["correct"] for doc in docs[:end]) == sorted([0, 1, 2, 3] * (end // 4))
+        for role in ("correct", "distractor") if name in GRIDS else ():
+            assert sorted(doc["extra"]["cell"][role] for doc in docs[:end]) == sorted([0, 1, 2, 3] * (end // 4))
+
+
+def test_the_grids_are_all_of_them():
+    assert len(GRIDS) == 14 + 8 + 4
 
 
 def test_a_task_never_shrinks_silently():
@@ -132,6 +143,18 @@ def test_a_task_never_shrinks_silently():
 def test_names_that_cannot_stand_beside_each_other(a, b, clash):
     assert _clash(split_synonyms(a), split_synonyms(b)) is clash
     assert _clash(split_synonyms(b), split_synonyms(a)) is clash
+
+
+def test_mismatched_images_of_imagenet_show_none_of_the_options():
+    """By the label of the row that is shown, and by every synonym of its name."""
+    spec = spec_of("ncs_imagenet", n=40)
+    source, docs = built(spec)
+    names = source.names("label") or ()
+    for doc in docs:
+        [shown] = doc["arms"]["mismatched"]["pictures"]
+        label = split_synonyms(names[source.value(shown["row"], "label")])
+        assert label[0] == doc["extra"]["absent"]
+        assert not any(_clash(label, split_synonyms(option)) for option in doc["options"])
 
 
 def test_options_show_one_synonym_and_never_two_that_clash():
@@ -446,6 +469,59 @@ def test_split_rules_and_counts():
     assert len(built(spec_of("grounding_refcoco_8811", n=24))[1]) == 24
     with pytest.raises(HarnessHeadsError, match=r"19 items are planned.*gives 18"):
         built(spec_of("grounding_refcoco_8611", n=19))
+
+
+class Metadata(RowsSource):
+    """RefCOCO's val split as the data sheet counts it: 8,811 objects, some images with several; no pixels."""
+
+    def __init__(self) -> None:
+        rows = [
+            {
+                "image": None,
+                "answer": [f"object {i}"],
+                "bbox": [1.0, 2.0, 30.0, 40.0],
+                "file_name": f"COCO_train2014_{i // 3:012d}_{i % 3}.jpg",
+            }
+            for i in range(8811)
+        ]
+        super().__init__(rows, tuple(rows[0]), {}, "RefCOCO val")
+
+    def picture(self, row: int, column: str) -> dict[str, Any]:
+        return {"kind": "row", "row": row, "column": column, "sha": f"{row // 3}"}
+
+    def look(self, row: int, column: str) -> None:
+        """There is nothing to look at."""
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "count"),
+    [
+        ("grounding_refcoco_8611", {}, 8611),
+        ("grounding_refcoco_8811", {}, 8811),
+        ("grounding_refcoco", {"split_rule": "sample"}, 500),
+        ("grounding_refcoco", {}, 500),
+    ],
+)
+def test_papers_counts_come_out_of_8811_objects(name, options, count):
+    """200 + 8,611 by sample, 8,811 with the detection samples, and 200 + 500 disjoint ones."""
+    spec = spec_from_config(config_of(name))
+    spec = replace(spec, options={**spec.options, **options})
+    source = Metadata()
+    items = RECIPES["grounding"].build(spec, source)
+    assert spec.n == len(items) == count
+    detection, rest = split_rows(spec, source)
+    assert len(detection) == 200
+    rows = {item.extra["row"] for item in items}
+    assert len(rows) == count
+    if name == "grounding_refcoco_8811":
+        assert rows == set(range(8811))
+        return
+    assert rows <= set(rest) and not rows & set(detection)
+    if spec.options["split_rule"] == "image":
+        assert not {row // 3 for row in rows} & {row // 3 for row in detection}
+        assert len(rest) < 8611
+    else:
+        assert len(rest) == 8611
 
 
 def test_papers_counts_are_in_the_yamls():

@@ -1,0 +1,47 @@
+"""lmms-eval's own tasks, from their own YAMLs, under each intervention: what is done is the model class's business.
+
+The hub's repositories are laid out under the current folder, where ``load_dataset`` finds ``owner/name`` first.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import datasets
+import pytest
+from launching import TINY, Launch
+
+HUB = Path(__file__).resolve().parents[1] / "fixtures" / "hub"
+METRICS = {"mmstar": "average,none", "pope": "pope_accuracy,none"}
+
+
+def lay_out(folder: Path) -> None:
+    """MMStar as the fixtures have it, and POPE on MMStar's pictures."""
+    mmstar = datasets.load_dataset("parquet", data_files=str(HUB / "Lin-Chen/MMStar/mmstar.parquet"), split="train")
+    (folder / "Lin-Chen/MMStar/data").mkdir(parents=True)
+    mmstar.to_parquet(str(folder / "Lin-Chen/MMStar/data/val-00000-of-00001.parquet"))
+    text = {"question": "Is there a dog in the image?", "image_source": "x", "category": "adversarial"}
+    rows = [
+        {"id": str(i), "question_id": str(i), "answer": ("no", "yes")[i % 2], "image": mmstar[i]["image"], **text}
+        for i in range(4)
+    ]
+    (folder / "lmms-lab-encoder/POPE/data").mkdir(parents=True)
+    pope = datasets.Dataset.from_list(rows).cast_column("image", datasets.Image())
+    pope.to_parquet(str(folder / "lmms-lab-encoder/POPE/data/test-00000-of-00001.parquet"))
+
+
+@pytest.mark.parametrize("prefix", ["masked", "ablated", "steered"])
+def test_stock_tasks_run_under_every_intervention(prefix: str, launch: Launch, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    outcome = launch(
+        *("--model", f"{prefix}_qwen3vl", "--model_args", f"{TINY},controls=0", "--tasks", "mmstar,pope"),
+        *("--limit", "2", "--output_path", "out"),
+    )
+    assert outcome.status == 0, outcome.err[-2000:]
+    [results] = Path("out").rglob("*_results.json")
+    table = json.loads(results.read_text(encoding="utf-8"))["results"]
+    for task, metric in METRICS.items():
+        assert 0 <= table[task][metric] <= 1
+        [samples] = Path("out").rglob(f"*_samples_{task}.jsonl")
+        assert len(samples.read_text(encoding="utf-8").splitlines()) == 2
