@@ -143,7 +143,7 @@ def _image_folder(path: Path, ref: DataRef, task: str) -> Source:
             columns = list(dict.fromkeys(key for row in rows for key in row))
             return RowsSource(rows[: ref.rows], columns, {}, label, path)
     rows = [
-        {"image": str(file), "label": file.parent.name.replace("_", " ")}
+        {"image": file.relative_to(path).as_posix(), "label": file.parent.name.replace("_", " ")}
         for file in image_files(path)
         if file.parent != path
     ]

@@ -145,7 +145,7 @@ class EncodedSource(Source):
         self, columns: Sequence[str], names: Mapping[str, Sequence[str]], label: str, folder: Path | None = None
     ) -> None:
         self._names, self._folder = names, folder
-        self._files: dict[str, Path] | None = None
+        self._files: dict[str, list[Path]] | None = None
         self.label, self.columns = label, tuple(columns)
 
     def names(self, column: str) -> tuple[str, ...] | None:
@@ -198,7 +198,11 @@ class EncodedSource(Source):
             raise BadImage(f"{where}: image file {path} cannot be read ({error.strerror})") from error
 
     def _file(self, name: str) -> Path | None:
-        """A local file for a path or URL: as it stands, under the folder, or anywhere below it by its last part."""
+        """A local file for a path or URL: as it stands, under the folder, or the only one below it of that name.
+
+        Raises:
+            BadImage: if several files below the folder bear the name; which is meant cannot be told.
+        """
         if "://" not in name:
             path = Path(name)
             if path.is_absolute() or self._folder is None:
@@ -208,8 +212,20 @@ class EncodedSource(Source):
         if self._folder is None:
             return None
         if self._files is None:
-            self._files = {file.name: file for file in image_files(self._folder)}
-        return self._files.get(name.rsplit("/", 1)[-1])
+            self._files = {}
+            for file in image_files(self._folder):
+                self._files.setdefault(file.name, []).append(file)
+        parts = name.split("/")
+        found = self._files.get(parts[-1], [])
+        while len(found) > 1 and len(parts) > 1:  # as many of the last folders as it takes
+            parts.pop(0)
+            found = [file for file in found if file.as_posix().endswith("/" + "/".join(parts))] or found
+        if len(found) > 1:
+            several = ", ".join(str(file.relative_to(self._folder)) for file in found[:3])
+            raise BadImage(
+                f"{self.label}: image {name} may be any of {len(found)} files ({several} ...); name its folder"
+            )
+        return found[0] if found else None
 
 
 class RowsSource(EncodedSource):

@@ -25,12 +25,13 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    """The folder that the page asks for: images in folders, one folder per class."""
+    """The folder that the page asks for: one folder per class, images numbered anew in each of them."""
     source = DigitsSource("choose")
     for row in range(80):
         word = (source.names("label") or ())[source.cell(row, "label")]
-        target = tmp_path / "pets" / word / f"{row}.png"
-        target.parent.mkdir(parents=True, exist_ok=True)
+        folder = tmp_path / "pets" / word
+        folder.mkdir(parents=True, exist_ok=True)
+        target = folder / f"{len(list(folder.iterdir())) + 1}.png"
         source.image(row, "image").save(target)
     return tmp_path
 
@@ -56,6 +57,8 @@ def test_the_page_works_to_the_letter(images):
     assert (images / "my_run" / "report" / "report.html").exists()
     assert "16 of 16 items" in done.stdout
     assert re.search(r"tiny-digits/dg-ref-qsp: ncs\s", done.stdout)
+    [accuracy] = re.findall(r"\|acc_matched\s*\|[^|]*\|\s*([\d.]+)", done.stdout)
+    assert float(accuracy) > 0.9  # the model knows its digits: every item shows the image of its own class
 
 
 def test_every_task_recipe_and_option_is_on_the_page():
