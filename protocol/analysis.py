@@ -233,6 +233,19 @@ def _planned_p(effect: Effect, evidence: Evidence) -> tuple[float, int]:
     return p, effect.r
 
 
+def possible_draws(effect: Effect, evidence: Evidence) -> int:
+    """Controls that the test could have had: the plan's R where its stopping rule, fixed beforehand, ended them early.
+
+    A first stage that ends with an exceedance has no floor of its own: more draws would have followed without one.
+    """
+    plan = None if evidence.exploratory else evidence.plan
+    if plan is None or plan.r is None or plan.stopping == "fixed" or not 0 < effect.r < plan.r:
+        return effect.r
+    reached = sum(c >= effect.mean - st.TOLERANCE for c in effect.controls)
+    ended = reached > 0 and effect.r == plan.first if plan.stopping == "two-stage" else reached >= plan.first
+    return plan.r if ended else effect.r
+
+
 def _adjust(tests: Sequence[Test], evidence: Evidence, alpha: float) -> list[Test]:
     """Holm and max-T over the tests that were made.
 
@@ -244,7 +257,7 @@ def _adjust(tests: Sequence[Test], evidence: Evidence, alpha: float) -> list[Tes
     if plan is not None:
         for claim in plan.claims:
             if claim.kind in ("necessity", "steerability"):
-                claimed |= {t.id for t in matching(claim, tests) if not evidence.runs[t.run].value.get("fan")}
+                claimed |= {t.id for t in matching(claim, tests) if evidence.runs[t.run].plan_digest == plan.digest}
     out: dict[str, Test] = {}
     for family in sorted({t.effect.family for t in tests}):
         mine = [t for t in tests if t.effect.family == family]
@@ -257,7 +270,7 @@ def _adjust(tests: Sequence[Test], evidence: Evidence, alpha: float) -> list[Tes
             joint = _joint(group)
             for test, h, x in zip(group, holm, joint, strict=True):
                 e = test.effect
-                found = st.detectable_by_rank(e.r, e.control_sd, test.se, alpha, m)
+                found = st.detectable_by_rank(possible_draws(e, evidence), e.control_sd, test.se, alpha, m)
                 out[test.id] = replace(
                     test,
                     holm=float(h),

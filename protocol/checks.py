@@ -35,20 +35,24 @@ def united(a: RunInfo, b: RunInfo) -> RunInfo:
     return replace(a, value=value, conditions=ordered, expected={**a.expected, **b.expected})
 
 
-def complete(task: TaskEvidence, run: RunInfo | None, torn: bool, where: str, notes: list[str]) -> None:
-    """Every expected item is there, or the gap is explained by a torn line or a smaller document count."""
+def complete(task: TaskEvidence, asked: int | None, torn: bool, where: str, notes: list[str]) -> None:
+    """Every expected item is there, or the gap is explained by a torn line or a smaller document count.
+
+    Args:
+        asked: items that the run was to answer, ``None`` where neither run.json nor the results file says so.
+    """
     planned = task.n_planned
-    expected = run.expected.get(task.task, planned) if run is not None else planned
+    expected = planned if asked is None else asked
     here = set(task.index)
     missing = sorted(set(range(max(expected, max(here, default=-1) + 1))) - here)
     if expected > planned:
-        raise HarnessHeadsError(f"{where}: run.json expects {expected} items, the task plans {planned}")
+        raise HarnessHeadsError(f"{where}: the run was to answer {expected} items, the task plans {planned}")
     if len(missing) <= int(torn):
         if expected < planned:
             notes.append(f"task {task.task}: {expected} of {planned} planned items were asked for")
         return
     prefix = missing == list(range(len(here), len(here) + len(missing)))
-    if prefix and (run is None or task.task not in run.expected):
+    if prefix and asked is None:
         notes.append(f"task {task.task}: {task.n} of {planned} planned items were asked for")
         return
     named = ", ".join(str(i) for i in missing[:4]) + (", ..." if len(missing) > 4 else "")

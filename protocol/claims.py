@@ -71,6 +71,9 @@ def _judge(claim: Claim, a: Analysis, findings: Sequence[Finding]) -> Verdict:
         why = f"{len(tests)} tests fit it ({names}); the claim must name its condition or score"
         return Verdict(claim, False, "", (why,), math.nan)
     test = tests[0]
+    plan = a.evidence.plan
+    if plan is None or a.evidence.runs[test.run].plan_digest != plan.digest:
+        return Verdict(claim, False, "", ("the runs of this test were not started with this plan",), math.nan)
     broken = [f"{f.rule}: {f.text}" for f in findings if f.breaks and test.id in f.tests]
     if claim.kind == "null":
         return _null(claim, test, a.task_of(test), broken)

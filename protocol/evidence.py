@@ -213,8 +213,8 @@ class Evidence:
     @property
     def exploratory(self) -> bool:
         """True unless every run was started with one plan whose content is known."""
-        # a fan's runs carry no answers of ours that a digest could travel in; their tests are never confirmatory
-        own = [run for run in self.runs if not run.value.get("fan")]
+        # a fan made by hand declares no plan: its tests are exploratory whatever the other runs carry
+        own = [run for run in self.runs if run.plan_digest is not None or not run.value.get("fan")]
         return self.plan is None or not own or any(run.plan_digest != self.plan.digest for run in own)
 
     @property

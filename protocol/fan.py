@@ -1,7 +1,8 @@
 """Stock tasks under a set and under each of its controls: one lmms-eval run per head set, read as one task.
 
 ``harness-heads run`` writes such a fan: a folder per set with its ``head_set.json`` and lmms-eval's own samples, whose
-items carry a score of the task and nothing of ours. The fan is whole or refused.
+items carry a score of the task and nothing of ours. What no such file can say lies beside the folders in ``fan.json``,
+written before the first run: the plan's digest and which runs there are to be. The fan is whole or refused.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ import numpy as np
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import HeadSet, SetEntry, SetTable, empty_set, load_head_set
 from harness_heads.protocol.evidence import Block, RunInfo, TaskEvidence
+from harness_heads.protocol.plan import Plan, plan_from_dict
 
 RECIPE, ARM, CONDITION = "fan", "answers", "fan"
-HEAD_SET = "head_set.json"
+HEAD_SET, FAN = "head_set.json", "fan.json"
+SCHEMA = 1
 _SAMPLES = re.compile(r"_?samples_(?P<task>.+)\.jsonl$")
 _NOT_SCORES = ("doc_id", "idx", "doc_hash", "prompt_hash", "target_hash")
 _SCORE_NAMES = ("score", "correct", "exact_match", "accuracy", "acc")
@@ -33,6 +36,37 @@ class Member:
     label: str
     heads: HeadSet
     folder: Path
+
+
+def write_fan_file(folder: Path, labels: Sequence[str], tasks: Sequence[str], plan: Plan) -> None:
+    """Declare a fan before its first run.
+
+    Args:
+        folder: the parent of its run folders.  labels: their names.  tasks: what each is to answer.
+    """
+    value = {"schema": SCHEMA, "labels": list(labels), "tasks": list(tasks), "plan": plan.to_dict()}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FAN).write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def declared_plans(folders: Sequence[Path]) -> list[Plan]:
+    """Plans that the fans of these run folders were started with."""
+    found = {folder.parent: _declared(folder.parent) for folder in folders}
+    return [value[1] for value in found.values() if value is not None]
+
+
+def _declared(folder: Path) -> tuple[Mapping[str, Any], Plan] | None:
+    """What ``fan.json`` says; ``None`` for a fan made by hand."""
+    path = folder / FAN
+    if not path.is_file():
+        return None
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if value["schema"] != SCHEMA:
+            raise HarnessHeadsError(f"{FAN}: schema {value['schema']!r} is unknown, this version reads {SCHEMA}")
+        return value, plan_from_dict(value["plan"], FAN)
+    except (json.JSONDecodeError, UnicodeDecodeError, TypeError, KeyError) as error:
+        raise HarnessHeadsError(f"{path} cannot be read: {error!r}") from error
 
 
 def is_member(path: Path) -> bool:
@@ -59,18 +93,23 @@ def read_fan(folders: Sequence[Path]) -> list[tuple[RunInfo, TaskEvidence]]:
         parent = next((m for m in members if m.label == "set"), None)
         if parent is None:
             raise HarnessHeadsError(f"fan {members[0].folder.parent.name}: the run under the set itself is missing")
-        missing = [p.name for p in sorted(parent.folder.parent.iterdir()) if (p / HEAD_SET).is_file()]
-        missing = sorted(set(missing) - {m.label for m in members if _files(m.folder)})
+        declared = _declared(parent.folder.parent)
+        wanted = {p.name for p in parent.folder.parent.iterdir() if (p / HEAD_SET).is_file()}
+        wanted |= set() if declared is None else set(declared[0]["labels"])
+        missing = sorted(wanted - {m.label for m in members if _files(m.folder)})
         if missing:
             raise HarnessHeadsError(
                 f"fan of {parent.heads.name!r}: the run under {missing[0]} has no samples ({len(missing)} missing); "
                 "give the same command again to go on"
             )
-        out += _tasks(parent, members)
+        lost = sorted(set() if declared is None else set(declared[0]["tasks"]) - set(_files(parent.folder)))
+        if lost:
+            raise HarnessHeadsError(f"fan of {parent.heads.name!r}: no run answered task {lost[0]}, which it declares")
+        out += _tasks(parent, members, None if declared is None else declared[1].digest)
     return out
 
 
-def _tasks(parent: Member, members: Sequence[Member]) -> list[tuple[RunInfo, TaskEvidence]]:
+def _tasks(parent: Member, members: Sequence[Member], plan: str | None) -> list[tuple[RunInfo, TaskEvidence]]:
     entries = [SetEntry("empty", empty_set(parent.heads.model, parent.heads.geometry))]
     keyed: list[tuple[str, Member]] = []
     for member in sorted(members, key=lambda m: (m.label != "set", *_family(m.label))):
@@ -82,7 +121,7 @@ def _tasks(parent: Member, members: Sequence[Member]) -> list[tuple[RunInfo, Tas
         entries.append(entry)
         keyed.append((entry.key, member))
     table = SetTable(tuple(entries))
-    run = RunInfo(_run_value(parent.heads, table), table, {parent.heads.key: parent.heads}, ())
+    run = RunInfo(_run_value(parent.heads, table, plan), table, {parent.heads.key: parent.heads}, ())
     names = [set(_files(m.folder)) for _, m in keyed]
     if any(n != names[0] for n in names):
         raise HarnessHeadsError(f"fan of {parent.heads.name!r}: not every set was run on the same tasks")
@@ -171,7 +210,7 @@ def _family(label: str) -> tuple[str, int]:
     return (family, int(draw)) if draw.isdigit() else (label, 0)
 
 
-def _run_value(heads: HeadSet, table: SetTable) -> dict[str, Any]:
+def _run_value(heads: HeadSet, table: SetTable, plan: str | None) -> dict[str, Any]:
     geometry = {"heads": list(heads.geometry.heads), "kv_heads": list(heads.geometry.kv_heads or ())}
     return {
         "schema": 1,
@@ -182,6 +221,6 @@ def _run_value(heads: HeadSet, table: SetTable) -> dict[str, Any]:
         "sources": {heads.key: heads.to_dict()},
         "conditions": [],
         "op": RECIPE,
-        "plan": None,
+        "plan": plan,
         "seed": None,
     }

@@ -14,7 +14,7 @@ from harness_heads.probes import item_record_from_dict
 from harness_heads.protocol import checks
 from harness_heads.protocol.discoveries import Discovery, is_discovery, overlaps, read_discovery
 from harness_heads.protocol.evidence import Evidence, RunInfo, TaskEvidence, canonical, run_info_from_dict
-from harness_heads.protocol.fan import is_member, read_fan
+from harness_heads.protocol.fan import declared_plans, is_member, read_fan
 from harness_heads.protocol.leaks import audited
 from harness_heads.protocol.plan import Plan, load_plan, plan_from_dict
 from harness_heads.protocol.records import TaskReader
@@ -53,6 +53,7 @@ def read_all(paths: Sequence[Path], plan: Path | None = None) -> Evidence:
         plans += found.plans
         notes += found.notes
     tasks += read_fan(fan)
+    plans += declared_plans(fan)
     if discovered and not tasks:
         raise HarnessHeadsError("discovery folders alone are no evidence; name a run folder too")
     names = sorted(d.heads.name for d in discovered)
@@ -85,11 +86,25 @@ def _read_folder(path: Path) -> _Found:
         stock = all(not row.blocks for row in reader.rows.values())
         run = None if stock else _run_of(reader, own, file)
         task = reader.finish(-1)
-        checks.complete(task, run, torn, _short(file), found.notes)
+        checks.complete(task, _asked(task.task, file, own), torn, _short(file), found.notes)
         checks.known_version(task, _short(file))
         checks.one_baseline(task, run, _short(file))
         found.tasks.append((run, audited(task)))
     return found
+
+
+def _asked(task: str, file: Path, own: Mapping[str, Any] | None) -> int | None:
+    """How many items of a task the run was to answer: from run.json, else from lmms-eval's results beside the samples.
+
+    The count is no score: it is compared with the records and never stands in for them.
+    """
+    if own is not None and task in (own.get("expected_items") or {}):
+        return int(own["expected_items"][task])
+    match = _SAMPLES.match(file.name)
+    results = file.with_name(f"{match['stamp']}_results.json") if match is not None else file
+    counts = _json_file(results).get("n-samples") if match is not None and results.is_file() else None
+    count = counts.get(task) if isinstance(counts, Mapping) else None
+    return int(count["effective"]) if isinstance(count, Mapping) and "effective" in count else None
 
 
 def _newest(files: Sequence[Path], notes: list[str]) -> list[Path]:
@@ -189,14 +204,12 @@ def _one_plan(runs: Sequence[RunInfo], plans: Sequence[Plan]) -> Plan | None:
         raise HarnessHeadsError(f"runs of different plans ({named[0][:12]}, {named[1][:12]}); report them separately")
     by_digest = {plan.digest: plan for plan in plans}
     if named:
-        if named[0] in by_digest:
-            return by_digest[named[0]]
-        if by_digest:
+        odd = sorted(set(by_digest) - set(named))
+        if odd:
             raise HarnessHeadsError(
-                f"the runs carry plan {named[0][:12]}, the plan at hand is {next(iter(by_digest))[:12]}; "
-                "it was edited after the run"
+                f"the runs carry plan {named[0][:12]}, the plan at hand is {odd[0][:12]}; it was edited after the run"
             )
-        return None
+        return by_digest.get(named[0])
     return next(iter(by_digest.values()), None)
 
 

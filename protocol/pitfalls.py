@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterator
 
 from harness_heads.protocol import statistics as st
-from harness_heads.protocol.analysis import Analysis, Test
+from harness_heads.protocol.analysis import Analysis, Test, matching, possible_draws
 from harness_heads.protocol.findings import Finding
-from harness_heads.protocol.plan import Plan
+from harness_heads.protocol.formats import number
 
 LARGE_DETECTABLE = 0.1
 """A test that would have missed an effect of a tenth in P(c) cannot speak for absence."""
@@ -38,8 +38,9 @@ def mean_interval_as_spread(a: Analysis) -> Iterator[Finding]:
             continue
         mean = st.t_interval(e.controls)
         if float(mean.high) < e.mean and t.p > a.alpha and e.floor <= a.alpha:
+            ends = f"{number(float(mean.low))} to {number(float(mean.high))}"
             text = (
-                f"above the 95 % interval of the controls' mean ({mean.low:.3f} to {mean.high:.3f}) but not above the "
+                f"above the 95 % interval of the controls' mean ({ends}) but not above the "
                 f"individual sets (rank p = {t.p:.3g}); that interval is no spread"
             )
             yield _find("mean-interval-as-spread", t, text, False)
@@ -72,11 +73,11 @@ def test_against_zero(a: Analysis) -> Iterator[Finding]:
 
 def floor_above_alpha(a: Analysis) -> Iterator[Finding]:
     for t in a.leading:
-        e = t.effect
-        if e.r > 1 and t.m / (e.r + 1) > a.alpha:
+        r = possible_draws(t.effect, a.evidence)
+        if r > 1 and t.m / (r + 1) > a.alpha:
             need = st.minimum_controls(a.alpha, t.m)
             text = (
-                f"R = {e.r} and m = {t.m}: the smallest adjusted p is {min(1, t.m / (e.r + 1)):.3g}, above "
+                f"R = {r} and m = {t.m}: the smallest adjusted p is {min(1, t.m / (r + 1)):.3g}, above "
                 f"alpha = {a.alpha:g}; R >= {need} is needed"
             )
             yield _find("floor-above-alpha", t, text, True)
@@ -86,7 +87,7 @@ def controls_chosen_after_looking(a: Analysis) -> Iterator[Finding]:
     plan = a.evidence.plan
     if plan is not None and not a.evidence.exploratory:
         for t in a.leading:
-            if plan.r is not None and not _by_rule(t, plan):
+            if plan.r is not None and possible_draws(t.effect, a.evidence) != plan.r:
                 text = f"R = {t.effect.r}, the plan fixes R = {plan.r} ({plan.stopping})"
                 yield _find("r-after-looking", t, text, True)
         return
@@ -103,16 +104,6 @@ def controls_chosen_after_looking(a: Analysis) -> Iterator[Finding]:
             yield _find("r-after-looking", t, text, True)
 
 
-def _by_rule(test: Test, plan: Plan) -> bool:
-    """Whether as many controls were drawn as the plan's stopping rule asks for."""
-    r, reached = test.effect.r, sum(c >= test.effect.mean - st.TOLERANCE for c in test.effect.controls)
-    if plan.stopping == "two-stage" and r == plan.first:
-        return reached > 0
-    if plan.stopping == "sequential" and r < (plan.r or 0):
-        return reached >= plan.first
-    return r == plan.r
-
-
 def control_mass_far(a: Analysis) -> Iterator[Finding]:
     for t in a.leading:
         own, null = t.mass_before, t.control_mass_before
@@ -126,7 +117,8 @@ def control_mass_far(a: Analysis) -> Iterator[Finding]:
 
 
 def low_power_as_absence(a: Analysis) -> Iterator[Finding]:
-    claimed = {c.set for c in a.evidence.plan.claims if c.kind == "null"} if a.evidence.plan else set()
+    claims = [c for c in a.evidence.plan.claims if c.kind == "null"] if a.evidence.plan else []
+    claimed = {t.id for c in claims for t in matching(c, a.tests)}
     for t in a.leading:
         e = t.effect
         weak = math.isinf(t.detectable) or t.detectable > LARGE_DETECTABLE
@@ -136,8 +128,7 @@ def low_power_as_absence(a: Analysis) -> Iterator[Finding]:
                 f"not above its controls, but {e.r} controls with SD {e.control_sd:.3f} could not have shown {shown}; "
                 "absence needs an equivalence margin"
             )
-            breaks = any(e.name.endswith(name) for name in claimed)
-            yield _find("low-power-as-absence", t, text, breaks)
+            yield _find("low-power-as-absence", t, text, t.id in claimed)
 
 
 def fewer_control_heads(a: Analysis) -> Iterator[Finding]:

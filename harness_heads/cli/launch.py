@@ -44,6 +44,7 @@ def _run(arguments: list[str]) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from harness_heads.cli.report import report_on
     from harness_heads.cli.run_arguments import parse, prepare
+    from harness_heads.models.run_info import write_expected
 
     namespace, data = parse(arguments)
     if namespace.config:
@@ -69,6 +70,7 @@ def _run(arguments: list[str]) -> int:
     if "groups" in results:
         print(make_table(results, "groups"))
     _check_stored(folder, samples)
+    write_expected(folder, {task: int(n["effective"]) for task, n in results.get("n-samples", {}).items()})
     if _intervened(samples or {}):
         print(f"protocol report: {report_on([folder], folder / 'report').html}")
     else:

@@ -23,6 +23,7 @@ from harness_heads.conditions import Op
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import HeadSet
 from harness_heads.models.hosts import PREFIXES, prefix_of
+from harness_heads.protocol.fan import write_fan_file
 from harness_heads.protocol.plan import Plan, load_plan
 
 OURS = ("host", "op", "limit")
@@ -128,6 +129,7 @@ def _fan(plan: Plan, shared: Mapping[str, Any], host: str, tasks: tuple[str, ...
         for family in plan.families:
             drawn = controls.draw_controls(parent, family, plan.r or 0, seed)
             fan += [(f"{family}-{index}", heads) for index, heads in enumerate(drawn)]
+        write_fan_file(out / "stock" / parent.key, [label for label, _ in fan], tasks, plan)
         for label, heads in fan:
             folder = f"stock/{parent.key}/{label}"
             path = out / folder / "head_set.json"

@@ -135,6 +135,7 @@ def write_run_file(
         before = json.loads(path.read_text(encoding="utf-8"))
         if before.get("sets") == value["sets"] and before.get("settings") == value["settings"]:
             value["tasks"] = sorted({*before.get("tasks", []), *tasks})
+            value["expected_items"] = before.get("expected_items", {})
             value["conditions"] = list(
                 {json.dumps(c, sort_keys=True): c for c in [*before["conditions"], *value["conditions"]]}.values()
             )
@@ -142,6 +143,19 @@ def write_run_file(
     if plan is not None:
         # the run carries its digest; evidence needs the claims themselves beside it
         shutil.copyfile(plan, folder / "plan.json")
+    _store(path, value)
+
+
+def write_expected(folder: Path, counts: Mapping[str, int]) -> None:
+    """Add to ``run.json`` how many items each task was to answer; a folder without one (stock models) stays as it is."""
+    path = folder / "run.json"
+    if path.is_file():
+        value = json.loads(path.read_text(encoding="utf-8"))
+        _store(path, {**value, "expected_items": {**value.get("expected_items", {}), **counts}})
+
+
+def _store(path: Path, value: Mapping[str, Any]) -> None:
+    """Whole or not at all."""
     temporary = path.with_suffix(".json.part")
     temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     temporary.replace(path)

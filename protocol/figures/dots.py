@@ -19,7 +19,7 @@ def dots_figure(tests: Sequence[Test], id: str, title: str) -> Figure:
     every = [v for t in tests for v in (*t.effect.controls, t.effect.mean, t.effect.low, t.effect.high)]
     low, high = padded(every)
     scale = Scale(low, high, LEFT, RIGHT)
-    canvas = Canvas(WIDTH, ROW * len(tests) + 34)
+    canvas = Canvas(WIDTH, ROW * len(tests) + 40)
     bottom = ROW * len(tests) + 8
     marks = ticks(low, high)
     for mark in marks:

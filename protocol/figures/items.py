@@ -34,8 +34,10 @@ def items_figure(own: Floats, null: Floats, name: str, label: str, id: str) -> F
             x, width = scale_x(edges[i]), scale_x(edges[i + 1]) - scale_x(edges[i])
             inset = 0 if kind == "histback" else width * 0.22
             canvas.rect(x + inset, scale_y(share), width - 2 * inset, scale_y(0) - scale_y(share), kind)
-    for mark in (low, 0.0, high):
-        canvas.text(scale_x(mark), HEIGHT - 17, f"{mark:.2f}", "tick", "middle")
+    near = 0.08 * (high - low)  # labels closer than this would run into each other
+    for mark, anchor in ((low, "start"), (0.0, "middle"), (high, "end")):
+        if anchor != "middle" or (low + near < 0 < high - near):
+            canvas.text(scale_x(mark), HEIGHT - 17, f"{mark:.2f}", "tick", anchor)
     canvas.text(WIDTH / 2, HEIGHT - 4, f"{label} of one item", "tick", "middle")
     quartiles = np.quantile(own, [0.25, 0.5, 0.75]) if own.size else [np.nan] * 3
     alt = (

@@ -15,7 +15,10 @@ from harness_heads.protocol.words import accuracies, intervention
 
 def arms_section(a: Analysis) -> Section:
     """Arms, audits, and the split of NCS."""
-    figures = tuple(arms_figure(t, f"arms-{t.evidence.run}-{t.evidence.task}") for t in a.tasks if t.levels)
+    # two runs of one model answer the same without intervention: shown once
+    once = {(_task(a, t), t.levels): t for t in reversed(a.tasks) if t.levels}
+    shown = [t for t in a.tasks if once.get((_task(a, t), t.levels)) is t]
+    figures = tuple(arms_figure(t, f"arms-{t.evidence.run}-{t.evidence.task}") for t in shown)
     tables = [t for t in (_levels(a), _audits(a), _dropped(a), _split(a), _stock(a)) if t is not None]
     lead = (
         "Without intervention, an arm that shows the answer must be near 1 and one that hides it near chance; an arm "
@@ -63,7 +66,7 @@ def _levels(a: Analysis) -> Table | None:
     note = (
         "The audit reads P(c) over the whole vocabulary. Its limits are this project's and stricter than the paper's."
     )
-    return Table("arms", "Arms without intervention", columns, tuple(rows), note)
+    return Table("arms", "Arms without intervention", columns, tuple(dict.fromkeys(rows)), note)
 
 
 def _audits(a: Analysis) -> Table | None:
@@ -82,7 +85,7 @@ def _audits(a: Analysis) -> Table | None:
     columns = ("Task", "CERS oracle", "CERS floor", "NCS matched", "NCS mismatched", "NCS headroom, P(c)")
     note = "Accuracies, as the paper prints them; bold: the arm's mean P(c) is outside its range."
     return (
-        Table("audit", "Leak audit by task", columns, tuple(rows), note, "Table 22 of arXiv:2610.13111")
+        Table("audit", "Leak audit by task", columns, tuple(dict.fromkeys(rows)), note, "Table 22 of arXiv:2610.13111")
         if rows
         else None
     )

@@ -68,7 +68,7 @@ def _table(a: Analysis, test: Test, chosen: list[int], own: np.ndarray, null: np
     label = LABELS[test.effect.score]
     title = f"Most affected items: {test.effect.name}, {test.effect.task}, {test.effect.condition}"
     columns = ("Item", "Number", "Answer", f"{label}, set", f"{label}, controls' mean", "Image")
-    note = f"`harness-heads show RUN {task.items[chosen[0]]}` draws any item." if chosen else ""
+    note = f"harness-heads show RUN {task.items[chosen[0]]} draws any item." if chosen else ""
     return Table(f"items-{test.effect.score}", title, columns, tuple(rows), note, "figures 1 and 8 of arXiv:2610.13111")
 
 

@@ -15,6 +15,7 @@ import pytest
 import synthetic as syn
 
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.models.run_info import write_expected
 from harness_heads.probes import item_record_from_dict
 from harness_heads.protocol.evidence import canonical, evidence_from_dict, load_evidence
 from harness_heads.protocol.plan import Plan
@@ -119,6 +120,39 @@ def test_a_missing_rank_is_found(tmp_path: Path) -> None:
 def test_a_missing_item_is_found_even_at_the_end(tmp_path: Path) -> None:
     folder = syn.write_ncs(tmp_path / "a", WORLD, order=range(7), run_json={})
     fails("1 of 8 items are missing", folder)
+
+
+def _results(folder: Path, value: dict[str, Any]) -> None:
+    next(folder.rglob("*_results.json")).write_text(json.dumps(value), encoding="utf-8")
+
+
+@pytest.mark.parametrize("write", [syn.write_ncs, syn.write_stock])
+def test_the_harness_count_of_items_finds_what_is_missing(tmp_path: Path, write: Callable[..., Path]) -> None:
+    """Without run.json, lmms-eval's own count says that more was asked for than the samples hold."""
+    folder = write(tmp_path / "a", replace(WORLD, n_planned=40))
+    _results(folder, {"n-samples": {"ncs_digits": {"original": 40, "effective": 8}}})
+    assert any("8 of 40 planned items" in note for note in load_evidence([folder]).notes)
+    _results(folder, {"n-samples": {"ncs_digits": {"original": 40, "effective": 9}}})
+    fails("1 of 9 items are missing", folder)
+
+
+def test_the_launcher_writes_what_was_asked_for(tmp_path: Path) -> None:
+    folder = syn.write_ncs(tmp_path / "a", replace(WORLD, n_planned=40), run_json={"expected_items": {}})
+    assert any("8 of 40" in note for note in load_evidence([folder]).notes)
+    write_expected(folder, {"ncs_digits": 12})
+    value = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    assert (value["expected_items"], value["op"]) == ({"ncs_digits": 12}, "mask")
+    fails("4 of 12 items are missing", folder)
+    write_expected(tmp_path, {"ncs_digits": 12})  # a stock model's folder has no run.json, and gets none
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_no_number_comes_from_a_summary(tmp_path: Path) -> None:
+    """A results file that contradicts the records changes nothing."""
+    folder = syn.write_ncs(tmp_path / "a", WORLD)
+    before = load_evidence([folder])
+    _results(folder, {"results": {"ncs_digits": {"ncs,none": 0.99, "P_matched,none": 0.01}}})
+    assert load_evidence([folder]).digest == before.digest
 
 
 def test_a_shorter_run_is_noted(tmp_path: Path) -> None:

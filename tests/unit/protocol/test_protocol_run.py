@@ -1,0 +1,122 @@
+"""``harness-heads run``: the commands of a plan, and a fan of stock runs that carries the plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness_heads.cli.run import steps
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.protocol.analysis import analyse
+from harness_heads.protocol.claims import judge
+from harness_heads.protocol.evidence import load_evidence
+from harness_heads.protocol.plan import Claim, Plan
+from harness_heads.protocol.rules import findings
+
+SET = "tiny-digits/dg-ref-qsp"
+PLAN = Plan(
+    claims=(Claim("necessity", SET, "mmstar"),),
+    settings={"pretrained": "tiny-digits", "host": "qwen3vl"},
+    sets=(SET,),
+    tasks=("ncs_digits", "mmstar"),
+    r=19,
+)
+
+
+def planned(folder: Path, plan: Plan = PLAN) -> list[Path]:
+    """The fan's run folders, as ``run`` lays them out before its first command."""
+    plan.save(folder / "plan.json")
+    return [folder / s.folder for s in steps(plan, folder / "plan.json", folder) if s.folder.startswith("stock/")]
+
+
+def answer(folder: Path, scores: list[int], task: str = "mmstar") -> None:
+    """What lmms-eval leaves of one stock run."""
+    lines = [json.dumps({"doc_id": i, "target": "A", "exact_match": score}) for i, score in enumerate(scores)]
+    (folder / "m").mkdir(parents=True)
+    (folder / "m" / f"20261201_samples_{task}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_own_tasks_run_once_and_stock_tasks_once_a_set(tmp_path: Path) -> None:
+    PLAN.save(tmp_path / "plan.json")
+    made = list(steps(PLAN, tmp_path / "plan.json", tmp_path))
+    assert [s.folder.split("/")[0] for s in made] == ["mask"] + ["stock"] * 20
+    words = made[0].command(tmp_path, 8)
+    assert words[words.index("--tasks") + 1] == "ncs_digits" and words[-2:] == ["--limit", "8"]
+    assert f"head_set={SET}" in words[3] and "controls=19" in words[3] and "plan=" in words[3]
+    fan = made[1:]
+    assert [Path(s.folder).name for s in fan] == ["set", *(f"layer-{i}" for i in range(19))]
+    assert all(s.tasks == ("mmstar",) and s.model_args["controls"] == 0 for s in fan)
+    assert all(Path(str(s.model_args["head_set"])).is_file() for s in fan)
+
+
+def test_a_fan_carries_its_plan_and_a_claim_about_it(tmp_path: Path) -> None:
+    folders = planned(tmp_path)
+    for folder in folders:
+        answer(folder, [0, 0, 0, 0, 1, 0, 0, 1] if folder.name == "set" else [1, 1, 1, 1, 1, 1, 0, 1])
+    a = analyse(load_evidence(folders), 40)
+    assert not a.evidence.exploratory
+    (test,) = a.tests
+    assert (test.confirmatory, test.m, test.p) == (True, 1, pytest.approx(1 / 20))
+    (verdict,) = judge(a, findings(a))
+    assert verdict.carried, verdict.reasons
+
+
+def test_a_fan_that_declares_no_plan_carries_no_claim(tmp_path: Path) -> None:
+    folders = planned(tmp_path)
+    for folder in folders:
+        answer(folder, [0, 0, 0, 1] if folder.name == "set" else [1, 1, 1, 1])
+    (folders[0].parent / "fan.json").unlink()
+    a = analyse(load_evidence(folders, tmp_path / "plan.json"), 40)
+    assert a.evidence.exploratory and not a.tests[0].confirmatory
+    (verdict,) = judge(a, findings(a))
+    assert not verdict.carried and "not started with this plan" in verdict.reasons[0]
+
+
+def test_a_run_that_was_never_started_is_missing(tmp_path: Path) -> None:
+    """Neither its folder nor its name is among those given: the declaration knows it."""
+    folders = planned(tmp_path)
+    for folder in folders[:-1]:
+        answer(folder, [1, 0])
+    (folders[-1] / "head_set.json").unlink()
+    with pytest.raises(HarnessHeadsError, match=r"run under layer-18 has no samples \(1 missing\)"):
+        load_evidence(folders[:-1])
+
+
+def test_a_declared_task_that_no_run_answered(tmp_path: Path) -> None:
+    folders = planned(tmp_path)
+    for folder in folders:
+        answer(folder, [1, 0], "mme")
+    with pytest.raises(HarnessHeadsError, match="no run answered task mmstar"):
+        load_evidence(folders)
+
+
+def test_a_declaration_of_another_plan(tmp_path: Path) -> None:
+    folders = planned(tmp_path)
+    for folder in folders:
+        answer(folder, [1, 0])
+    Plan(m=3).save(tmp_path / "other.json")
+    with pytest.raises(HarnessHeadsError, match="edited after the run"):
+        load_evidence(folders, tmp_path / "other.json")
+
+
+def test_a_declaration_that_cannot_be_read(tmp_path: Path) -> None:
+    folders = planned(tmp_path)
+    for folder in folders:
+        answer(folder, [1, 0])
+    (folders[0].parent / "fan.json").write_text("{")
+    with pytest.raises(HarnessHeadsError, match=r"fan\.json cannot be read"):
+        load_evidence(folders)
+
+
+@pytest.mark.parametrize(
+    ("plan", "match"),
+    [
+        (Plan(sets=(SET,)), "must name tasks and sets"),
+        (Plan(sets=(SET,), tasks=("mmstar",), settings={"op": "burn"}), "is no operation"),
+    ],
+)
+def test_plans_that_cannot_be_run(tmp_path: Path, plan: Plan, match: str) -> None:
+    with pytest.raises(HarnessHeadsError, match=match):
+        list(steps(plan, tmp_path / "plan.json", tmp_path))
