@@ -185,7 +185,8 @@ def arm_levels(task: TaskEvidence, run: RunInfo) -> tuple[ArmLevel, ...]:
         raw, renorm = probabilities(logprobs, "raw"), probabilities(logprobs, "renorm")
         best = logprobs.argmax(axis=1)
         if not task.n:  # a leak audit may leave no item at all
-            out.append(ArmLevel(arm, *[math.nan] * 4, (math.nan,) * logprobs.shape[1]))
+            nothing = (math.nan,) * logprobs.shape[1]
+            out.append(ArmLevel(arm, math.nan, math.nan, math.nan, math.nan, nothing))
             continue
         out.append(
             ArmLevel(

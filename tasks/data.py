@@ -58,7 +58,8 @@ def local_copy(ref: DataRef, task: str) -> Path | None:
     root = os.environ.get(DATA_ROOT)
     if root and (Path(root).expanduser() / ref.path).exists():
         return Path(root).expanduser() / ref.path
-    if Path(ref.path).is_absolute() or ref.path.startswith("."):
+    here = "/" not in ref.path and Path(ref.path).exists()  # one word is no owner/name of the hub
+    if here or Path(ref.path).is_absolute() or ref.path.startswith("."):
         if not Path(ref.path).exists():
             raise HarnessHeadsError(f"{task}: data.path {ref.path} does not exist; {how_to(task)}")
         return Path(ref.path)

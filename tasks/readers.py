@@ -1,4 +1,4 @@
-"""Question: one row of a benchmark, whatever columns and spelling it came in.
+"""Readers: rows of a benchmark -> questions.
 
 A reader turns rows into questions with a right answer and the row's own wrong ones; rows that cannot be read
 unambiguously are left out and counted, never guessed.
@@ -6,19 +6,19 @@ unambiguously are left out and counted, never guessed.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from loguru import logger
 
-from harness_heads.answers import normalised, parse_yes_no
-from harness_heads.tasks.items import LETTERS, Picture
+from harness_heads.answers import normalised
+from harness_heads.tasks.answer_forms import literal, open_answer, right_choice, split_options, verdict_of
+from harness_heads.tasks.items import Picture
 from harness_heads.tasks.pictures import marks
+from harness_heads.tasks.question import Question, Unreadable
 from harness_heads.tasks.recipe import Option
 from harness_heads.tasks.sources import BadImage, Source
 from harness_heads.tasks.spec import TaskSpec
@@ -49,31 +49,6 @@ QUESTION_COLUMNS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Question:
-    """One row.
-
-    Attributes:
-        text: the question without options.
-        answer: text of the right answer.
-        wrong: texts of the row's own wrong answers.
-        kind: ``choice``, ``number``, ``yes_no``, or the number of the pool the answer belongs to.
-        picture: the image, with marks where the question speaks of marks.
-        cluster: image, or what the YAML says rows share.
-    """
-
-    text: str
-    answer: str
-    wrong: tuple[str, ...]
-    kind: str
-    picture: Picture
-    cluster: str
-
-
-class Unreadable(Exception):
-    """A row that gives no unambiguous question; the message is counted."""
-
-
 def read_questions(spec: TaskSpec, source: Source, option: Callable[[str], Any]) -> list[Question]:
     """Every readable row in order; how many were left out, and why, is logged in one line.
 
@@ -98,37 +73,6 @@ def read_questions(spec: TaskSpec, source: Source, option: Callable[[str], Any])
         reasons = "; ".join(f"{count} {reason}" for reason, count in left_out.most_common())
         logger.info(f"{spec.task}: {len(questions)} of {len(source)} rows read, left out: {reasons}")
     return questions
-
-
-def wrong_answers(question: Question, count: int, option: Callable[[str], Any], rng: np.random.Generator) -> list[str]:
-    """``count`` wrong answers: the row's own, near numbers, answers of its pool, then ``options.fill``.
-
-    Raises:
-        Unreadable: if there are too few.
-    """
-    candidates = list(rng.permutation(question.wrong)) if question.wrong else []
-    if question.kind == "number":
-        candidates += near_numbers(int(question.answer), rng)
-    elif question.kind == "yes_no":
-        candidates.append("no" if question.answer == "yes" else "yes")
-    elif question.kind.isdigit():
-        candidates += list(rng.permutation(option("pools")[int(question.kind)]))
-    candidates += [str(v) for v in option("fill")]
-    chosen: list[str] = []
-    taken = {normalised(question.answer)}
-    for candidate in map(str, candidates):
-        if normalised(candidate) not in taken:
-            taken.add(normalised(candidate))
-            chosen.append(candidate)
-        if len(chosen) == count:
-            return chosen
-    raise Unreadable("with too few wrong answers")
-
-
-def near_numbers(value: int, rng: np.random.Generator) -> list[str]:
-    """Six near misses of a count, none below 0, nearest first, ties in random order."""
-    near = [v for d in (1, 2, 3, 4, 5, 6) for v in rng.permutation([value - d, value + d]).tolist() if v >= 0]
-    return [str(v) for v in near[:6]]
 
 
 def _kept(spec: TaskSpec, source: Source, row: int, keep: Sequence[Any]) -> bool:
@@ -173,75 +117,9 @@ def _columns(spec: TaskSpec, source: Source, row: int, option: Callable[[str], A
 
 
 def _choice(text: str, choices: list[str], answer: Any, form: str, picture: Picture, cluster: str) -> Question:
-    index = _index(choices, answer, form)
+    index = right_choice(choices, answer, form)
     wrong = tuple(c for i, c in enumerate(choices) if i != index)
     return Question(text, choices[index], wrong, "choice", picture, cluster)
-
-
-def _index(choices: Sequence[str], answer: Any, form: str) -> int:
-    if form == "index":
-        index = int(answer)
-    elif form == "letter":
-        letter = re.fullmatch(r"\s*\(?([A-H])\)?[.:]?\s*", str(answer))
-        if letter is None:
-            raise Unreadable("with an answer that is no letter")
-        index = LETTERS.index(letter.group(1))
-    else:
-        found = [i for i, choice in enumerate(choices) if normalised(choice) == normalised(str(answer))]
-        if len(found) != 1:
-            raise Unreadable("with an answer that is none, or several, of the choices")
-        index = found[0]
-    if not 0 <= index < len(choices):
-        raise Unreadable("with an answer beyond the choices")
-    return index
-
-
-def open_answer(answer: Any, pools: Sequence[Sequence[Any]]) -> tuple[str, str]:
-    """Text and kind of an answer without choices.
-
-    Raises:
-        Unreadable: for an answer that is neither a whole number, nor yes/no/true/false, nor in a pool.
-    """
-    text = str(answer).strip()
-    if re.fullmatch(r"-?\d+(?:\.0+)?", text):
-        return str(int(float(text))), "number"
-    if normalised(text) in ("yes", "no", "true", "false"):
-        return ("yes" if parse_yes_no(text) else "no"), "yes_no"
-    for number, pool in enumerate(pools):
-        if normalised(text) in {normalised(str(v)) for v in pool}:
-            return text, str(number)
-    raise Unreadable("with an open answer of no known kind")
-
-
-def split_options(text: str) -> tuple[str, list[str]]:
-    """A question with its options inside -> the question and the options.
-
-    Reads ``Options: A: first, B: second`` (split at the letters, so commas in options are kept) and ``(A) first``.
-
-    Raises:
-        Unreadable: where fewer than two options can be told apart.
-    """
-    for mark, lead in (
-        (r"(?<!\w){}:\s*", r"\n?\s*Options?:\s*"),
-        (r"\s*\({}\)\s*", r"\n?\s*(?:Choices?|Options?):\s*"),
-    ):
-        starts: list[re.Match[str]] = []
-        at = 0
-        head = re.search(lead, text)
-        if head is not None:
-            at = head.end()
-        for letter in LETTERS:
-            found = re.compile(mark.format(letter)).search(text, at)
-            if found is None:
-                break
-            starts.append(found)
-            at = found.end()
-        if len(starts) >= 2:
-            ends = [m.start() for m in starts[1:]] + [len(text)]
-            options = [text[m.end() : end].strip().rstrip(",.;").strip() for m, end in zip(starts, ends, strict=True)]
-            stem = text[: head.start() if head else starts[0].start()].strip()
-            return stem, options
-    raise Unreadable("with options that cannot be told apart")
 
 
 def _in_question(spec: TaskSpec, source: Source, row: int, option: Callable[[str], Any]) -> Question:
@@ -259,20 +137,10 @@ def _spatialrgpt(spec: TaskSpec, source: Source, row: int, option: Callable[[str
         raise Unreadable("that are no yes/no questions")
     turns = literal(source.value(row, spec.columns["answer"]))
     said = str(next((t["value"] for t in turns if t.get("from") == "gpt"), ""))
-    verdict = _verdict(said)
+    verdict = verdict_of(said)
     picture = _with_boxes(picture, literal(source.value(row, spec.columns["boxes"])))
     text = str(source.value(row, spec.columns["question"]))
     return Question(text, "yes" if verdict else "no", (), "yes_no", picture, cluster)
-
-
-def _verdict(sentence: str) -> bool:
-    """Yes or no of a gold sentence: by its first word, else by whether it denies."""
-    first = re.match(r"\s*(yes|no|correct|incorrect|indeed|true|false)\b", sentence, re.IGNORECASE)
-    if first:
-        return bool(parse_yes_no(first.group(1)))
-    if not sentence.strip():
-        raise Unreadable("without a gold answer")
-    return re.search(r"\bnot\b|n't\b", sentence) is None
 
 
 def _vaw(spec: TaskSpec, source: Source, row: int, option: Callable[[str], Any]) -> Question:
@@ -296,24 +164,9 @@ def _with_boxes(picture: Picture, boxes: Any) -> Picture:
     return marks(picture, [[float(v) for v in box[:4]] for box in rows], [f"Region [{i}]" for i in range(len(rows))])
 
 
-def literal(value: Any) -> Any:
-    """A cell that may hold a Python literal as text."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return ast.literal_eval(value)
-    except (ValueError, SyntaxError) as error:
-        raise Unreadable("with a cell that is no literal") from error
-
-
 _READERS: dict[str, Callable[[TaskSpec, Source, int, Callable[[str], Any]], Question]] = {
     "columns": _columns,
     "in_question": _in_question,
     "spatialrgpt": _spatialrgpt,
     "vaw": _vaw,
 }
-
-
-def shuffled(questions: Sequence[Question], rng: np.random.Generator) -> Iterator[Question]:
-    """The questions in random order, each once."""
-    return (questions[i] for i in rng.permutation(len(questions)))

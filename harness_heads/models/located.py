@@ -62,9 +62,9 @@ def answer_locate(
                 if shift is not None:
                     dose[name][entry.key] = shift
     boxes: dict[str, dict[str, list[float] | None]] = {}
-    for name, answers in text.items():
+    for name, by_set in text.items():
         boxes[name] = {}
-        for key, answer in answers.items():
+        for key, answer in by_set.items():
             if MASK in probe.regions:
                 points = parse_points(answer, family.box_format, sizes[0], resized)
                 boxes[name][key] = [*points[0], *points[0]] if points else None  # a point is a box without area

@@ -14,14 +14,8 @@ import numpy as np
 from harness_heads.tasks.balance import crossed, dealt, others
 from harness_heads.tasks.items import Item
 from harness_heads.tasks.pictures import caption, grid
-from harness_heads.tasks.readers import (
-    QUESTION_COLUMNS,
-    READER_OPTIONS,
-    Unreadable,
-    read_questions,
-    shuffled,
-    wrong_answers,
-)
+from harness_heads.tasks.question import Unreadable, shuffled, wrong_answers
+from harness_heads.tasks.readers import QUESTION_COLUMNS, READER_OPTIONS, read_questions
 from harness_heads.tasks.recipe import Option, Recipe, enough
 from harness_heads.tasks.recipes.grid import GRID_OPTIONS, check_grid, grid_arms
 from harness_heads.tasks.sources import Source

@@ -21,15 +21,8 @@ from harness_heads.tasks.balance import dealt
 from harness_heads.tasks.items import Arm, Item
 from harness_heads.tasks.pictures import blank
 from harness_heads.tasks.prompts import lettered
-from harness_heads.tasks.readers import (
-    QUESTION_COLUMNS,
-    READER_OPTIONS,
-    Question,
-    Unreadable,
-    read_questions,
-    shuffled,
-    wrong_answers,
-)
+from harness_heads.tasks.question import Question, Unreadable, shuffled, wrong_answers
+from harness_heads.tasks.readers import QUESTION_COLUMNS, READER_OPTIONS, read_questions
 from harness_heads.tasks.recipe import Option, Recipe, enough
 from harness_heads.tasks.sources import Source
 from harness_heads.tasks.spec import TaskSpec

@@ -16,15 +16,8 @@ from harness_heads.answers import normalised
 from harness_heads.tasks.balance import crossed, dealt, others
 from harness_heads.tasks.items import Item
 from harness_heads.tasks.pictures import grid
-from harness_heads.tasks.readers import (
-    QUESTION_COLUMNS,
-    READER_OPTIONS,
-    Question,
-    Unreadable,
-    read_questions,
-    shuffled,
-    wrong_answers,
-)
+from harness_heads.tasks.question import Question, Unreadable, shuffled, wrong_answers
+from harness_heads.tasks.readers import QUESTION_COLUMNS, READER_OPTIONS, read_questions
 from harness_heads.tasks.recipe import Option, Recipe, enough
 from harness_heads.tasks.recipes.grid import GRID_OPTIONS, check_grid, grid_arms
 from harness_heads.tasks.sources import Source

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness_heads.tasks.lint import lint
 from harness_heads.tasks.recipes import RECIPES
 from harness_heads.tasks.sources import DigitsSource
 
@@ -59,6 +60,23 @@ def test_the_page_works_to_the_letter(images):
     assert re.search(r"tiny-digits/dg-ref-qsp: ncs\s", done.stdout)
     [accuracy] = re.findall(r"\|acc_matched\s*\|[^|]*\|\s*([\d.]+)", done.stdout)
     assert float(accuracy) > 0.9  # the model knows its digits: every item shows the image of its own class
+
+
+@pytest.mark.parametrize("op", ["steer", "mask"])
+def test_other_shapes_of_the_same_data_are_sound(op, images, monkeypatch):
+    """The sentence on CERS and NCS on the grid, done: the page's own words become the YAML."""
+    said = re.search(r"`(probe: \{op: steer.*?\})` and\n`(options: .*?\})`", PAGE)
+    assert said is not None and "`probe: {op: mask}` and no `question`" in PAGE
+    [text] = blocks("yaml")
+    kept = [line for line in text.splitlines() if not line.startswith(("recipe:", "options:", "question:"))]
+    asked = ["question: Which digit is shown?", said[1]] if op == "steer" else ["probe: {op: mask}"]
+    path = images / "shape.yaml"
+    path.write_text("\n".join([*kept, "recipe: grid_2x2", *asked, said[2]]), encoding="utf-8")
+    monkeypatch.chdir(images)
+    linted, task = lint(path)
+    assert linted.problems == () and len(task.dataset["all"]) == 16
+    docs = list(task.dataset["all"])
+    assert docs[0]["arms"]["grid"]["probe"]["conditions"][0]["op"] == op
 
 
 def test_every_task_recipe_and_option_is_on_the_page():

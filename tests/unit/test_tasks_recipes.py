@@ -18,19 +18,12 @@ from task_yaml import config_of
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import probe_from_dict
+from harness_heads.tasks.answer_forms import open_answer, split_options
 from harness_heads.tasks.data import DATA_ROOT, DATA_VARIABLE, open_data
 from harness_heads.tasks.items import to_docs
 from harness_heads.tasks.pictures import BAND, caption, marks, paint
-from harness_heads.tasks.readers import (
-    READER_OPTIONS,
-    Question,
-    Unreadable,
-    near_numbers,
-    open_answer,
-    read_questions,
-    split_options,
-    wrong_answers,
-)
+from harness_heads.tasks.question import Question, Unreadable, near_numbers, wrong_answers
+from harness_heads.tasks.readers import READER_OPTIONS, read_questions
 from harness_heads.tasks.recipes import RECIPES
 from harness_heads.tasks.recipes.classes import ClassPool, _clash, split_synonyms
 from harness_heads.tasks.recipes.grounding import mask_runs, split_rows
