@@ -15,6 +15,7 @@ and the merger's GELU is driven so far out that it is exactly the identity or ze
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ WORD, MARKER, IMAGE, START, END, TURN_START, USER, TURN_END, ASSISTANT = 20, 21,
 CONSTANT_SIZE, COPY_SCORE, READ_SCORE = 2.0, 1.0, 60.0
 EVIDENCE_GAIN, ANSWER_GAIN, LETTER_GAIN, OTHERS_LOGIT = 3.0, 1.0, 8.0, -40.0
 FLAT = 7  # a head dimension that rotary embedding leaves alone
+Weight = Callable[[int, int], float]
+"""Weight (before normalisation) of a key position in the copying head, for one row."""
 
 
 class Tokens:
@@ -45,8 +48,8 @@ class Tokens:
         return {"<|im_start|>user": [TURN_START, USER], "<|im_end|>": [TURN_END]}.get(text, [1, 1])
 
 
-def planted_model(dtype: torch.dtype = torch.float64) -> Any:
-    """The model, with every weight set."""
+def planted_model(dtype: torch.dtype = torch.float64, letter_gain: float = LETTER_GAIN) -> Any:
+    """The model, with every weight set; a small ``letter_gain`` leaves its answers unsure."""
     from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
     config = Qwen3VLConfig(
@@ -70,7 +73,7 @@ def planted_model(dtype: torch.dtype = torch.float64) -> Any:
     for name, parameter in model.named_parameters():
         parameter.data = torch.ones_like(parameter) if "norm" in name and "bias" not in name else 0 * parameter.data
     _plant_vision(model.model.visual)
-    _plant_text(model)
+    _plant_text(model, letter_gain)
     return model.to(dtype)
 
 
@@ -97,7 +100,7 @@ def _plant_vision(visual: nn.Module) -> None:
     merger.linear_fc2.bias.data[CONSTANT] = CONSTANT_SIZE
 
 
-def _plant_text(model: Any) -> None:
+def _plant_text(model: Any, letter_gain: float) -> None:
     decoder = model.get_decoder()
     embeddings = decoder.embed_tokens.weight.data
     embeddings[:, CONSTANT] = CONSTANT_SIZE
@@ -121,7 +124,7 @@ def _plant_text(model: Any) -> None:
     output[:, CONSTANT] = OTHERS_LOGIT
     for option, letter in enumerate(LETTERS):
         output[LETTER_IDS[letter]] = 0.0
-        output[LETTER_IDS[letter], ANSWER + option] = LETTER_GAIN
+        output[LETTER_IDS[letter], ANSWER + option] = letter_gain
 
 
 @dataclass(frozen=True)
@@ -159,3 +162,33 @@ def planted_prompt(cells: str, columns: int = 2, words: int = 3) -> PlantedPromp
     image = tuple(range(first, first + len(cells)))
     size = (columns * CELL, rows * CELL)
     return PlantedPrompt(inputs, size, ids[0].tolist().index(MARKER), image, cells, ids.shape[1])
+
+
+def plain(prompt: PlantedPrompt) -> Weight:
+    """The copying head's own weights."""
+    return lambda row, key: math.exp(COPY_SCORE) if key in prompt.image else 1.0
+
+
+def by_hand(prompt: PlantedPrompt, weight: Weight, letter_gain: float = LETTER_GAIN) -> dict[str, float]:
+    """P(letter) when row r of the copying head gives key j the weight ``weight(r, j)`` before normalisation."""
+
+    def rms(*squares: float) -> float:
+        return math.sqrt((CONSTANT_SIZE**2 + sum(squares)) / WIDTH)
+
+    def evidence(row: int) -> list[float]:
+        total = sum(weight(row, key) for key in range(row + 1))
+        found = [0.0] * 4
+        for key, letter in zip(prompt.image, prompt.classes, strict=True):
+            if letter in LETTERS and total > 0:
+                # an image token holds the constant, one class and the image feature
+                found[LETTERS.index(letter)] += EVIDENCE_GAIN * weight(row, key) / total / rms(1, 1)
+        return found
+
+    at_marker, at_end = evidence(prompt.marker), evidence(prompt.length - 1)
+    marker_rms = rms(1, *(e * e for e in at_marker))
+    answer = [ANSWER_GAIN * e / marker_rms for e in at_marker]
+    final_rms = rms(*(e * e for e in at_end), *(a * a for a in answer))
+    logits = [letter_gain * a / final_rms for a in answer]
+    others = (VOCAB - 4) * math.exp(OTHERS_LOGIT * CONSTANT_SIZE / final_rms)
+    total = sum(math.exp(v) for v in logits) + others
+    return {letter: math.exp(v) / total for letter, v in zip(LETTERS, logits, strict=True)}

@@ -3,25 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
-from planted import (
-    ANSWER_GAIN,
-    CELL,
-    CONSTANT_SIZE,
-    COPY_SCORE,
-    EVIDENCE_GAIN,
-    LETTER_GAIN,
-    LETTERS,
-    OTHERS_LOGIT,
-    VOCAB,
-    WIDTH,
-    PlantedPrompt,
-    Tokens,
-    planted_model,
-    planted_prompt,
-)
+from planted import CELL, LETTERS, PlantedPrompt, Tokens, by_hand, plain, planted_model, planted_prompt
 
 from harness_heads.conditions import Condition
 from harness_heads.engine import Answers, Engine
@@ -29,8 +13,6 @@ from harness_heads.heads import Head, HeadSet, ModelRef, empty_set
 from harness_heads.regions import Region
 
 COPYING, READING = Head(0, 0), Head(1, 1)
-Weight = Callable[[int, int], float]
-"""Weight (before normalisation) of a key position in the copying head, for one row."""
 
 
 @pytest.fixture(scope="module")
@@ -55,35 +37,6 @@ def ask(engine: Engine, prompt: PlantedPrompt, condition: Condition, *sets: tupl
         regions=cells,
         image_sizes=[prompt.size],
     )
-
-
-def plain(prompt: PlantedPrompt) -> Weight:
-    return lambda row, key: math.exp(COPY_SCORE) if key in prompt.image else 1.0
-
-
-def by_hand(prompt: PlantedPrompt, weight: Weight) -> dict[str, float]:
-    """P(letter) when row r of the copying head gives key j the weight ``weight(r, j)`` before normalisation."""
-
-    def rms(*squares: float) -> float:
-        return math.sqrt((CONSTANT_SIZE**2 + sum(squares)) / WIDTH)
-
-    def evidence(row: int) -> list[float]:
-        total = sum(weight(row, key) for key in range(row + 1))
-        found = [0.0] * 4
-        for key, letter in zip(prompt.image, prompt.classes, strict=True):
-            if letter in LETTERS and total > 0:
-                # an image token holds the constant, one class and the image feature
-                found[LETTERS.index(letter)] += EVIDENCE_GAIN * weight(row, key) / total / rms(1, 1)
-        return found
-
-    at_marker, at_end = evidence(prompt.marker), evidence(prompt.length - 1)
-    marker_rms = rms(1, *(e * e for e in at_marker))
-    answer = [ANSWER_GAIN * e / marker_rms for e in at_marker]
-    final_rms = rms(*(e * e for e in at_end), *(a * a for a in answer))
-    logits = [LETTER_GAIN * a / final_rms for a in answer]
-    others = (VOCAB - 4) * math.exp(OTHERS_LOGIT * CONSTANT_SIZE / final_rms)
-    total = sum(math.exp(v) for v in logits) + others
-    return {letter: math.exp(v) / total for letter, v in zip(LETTERS, logits, strict=True)}
 
 
 def found(answers: Answers, key: str) -> dict[str, float]:

@@ -69,6 +69,7 @@ def test_a_relative_image_folder_with_equal_names_in_its_classes(monkeypatch, fo
     """cat/0.png and dog/0.png are two pictures, from wherever the folder is named."""
     monkeypatch.chdir(folder.parent)
     far, near = opened(folder, IMAGENET, monkeypatch), opened(Path("pets"), IMAGENET, monkeypatch)
+    assert len(open_data(DataRef("pets"), "another")) == 18  # a folder here, named without ./
     assert len(near) == len(far) == 18
     for row in range(18):
         assert (
