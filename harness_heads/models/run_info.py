@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from harness_heads.attention import quantisation
 from harness_heads.conditions import Condition, Op
 from harness_heads.heads import ModelRef, SetTable
 from harness_heads.models.hosts import Host
@@ -40,7 +41,7 @@ def code_version() -> str:
 
 
 def weights_digest(model: Any) -> str:
-    """Digest (12 hex digits) of every parameter's name, shape, sum and absolute sum in float64.
+    """Digest (12 hex digits) of every parameter's name and shape, and sums over its first 4,096 values in float64.
 
     A folder whose weights were replaced has the same name; its answers must not be mixed with the old ones.
     """
@@ -77,7 +78,6 @@ def run_information(
     """The whole of ``run.json`` that the model side knows; plain JSON."""
     discovered = {e.key: e.heads.to_dict() for e in sets if e.role in ("discovered", "subset")}
     geometry = family.geometry(model)
-    quantisation = getattr(getattr(model, "config", None), "quantization_config", None)
     proof = engine.proof
     return {
         "schema": SCHEMA,
@@ -90,7 +90,7 @@ def run_information(
             "attention": engine.kernel,
             "host": host.model_id,
             "family": family.name,
-            "quantisation": None if quantisation is None else str(type(quantisation).__name__),
+            "quantisation": quantisation(model) or None,
             "geometry": {"heads": list(geometry.heads), "kv_heads": list(geometry.kv_heads or ())},
         },
         "sets": sets.to_list(),
@@ -147,7 +147,7 @@ def write_run_file(
 
 
 def write_expected(folder: Path, counts: Mapping[str, int]) -> None:
-    """Add to ``run.json`` how many items each task was to answer; a folder without one (stock models) stays as it is."""
+    """Add to ``run.json`` how many items each task was to answer; without that file (stock models) nothing is done."""
     path = folder / "run.json"
     if path.is_file():
         value = json.loads(path.read_text(encoding="utf-8"))
