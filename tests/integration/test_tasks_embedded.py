@@ -25,7 +25,8 @@ def small_copies(folder: Path) -> dict[str, list[str]]:
     folder.mkdir()
     for path in sorted((ROOT / "tasks").rglob("*.yaml")):
         text = path.read_text(encoding="utf-8")
-        if text.startswith("group:") or "_discover" in path.stem:
+        # with the split replaced, the tasks on other splits are the same as those on evaluate
+        if text.startswith("group:") or path.stem.endswith(("_discover", "_choose")):
             continue
         text = re.sub(r"^task: (\S+)", r"task: small_\1", text, flags=re.MULTILINE)
         text = re.sub(r"^n: \d+", "n: 4", text, flags=re.MULTILINE).replace("audited: 120", "audited: 4")
