@@ -47,6 +47,8 @@ def claim_sentence(claim: Claim) -> str:
         "necessity": f"{claim.set} is more necessary than {against} on {claim.task}{least}",
         "steerability": f"{claim.set} steers better than {against} on {claim.task}{least}",
         "null": f"{claim.set} is within {claim.margin} of the mean of {against} on {claim.task}",
+        "silent": f"{claim.set} is not shown to act on {claim.task}: score within {claim.margin} of 0, or not above "
+        f"{against} (absence is not shown by that)",
         "difference": f"{claim.set} scores higher than {claim.versus} on {claim.task}{least}",
     }[claim.kind]
 
@@ -77,6 +79,8 @@ def _judge(claim: Claim, a: Analysis, findings: Sequence[Finding]) -> Verdict:
     broken = [f"{f.rule}: {f.text}" for f in findings if f.breaks and test.id in f.tests]
     if claim.kind == "null":
         return _null(claim, test, a.task_of(test), broken)
+    if claim.kind == "silent":
+        return _silent(claim, test, a.task_of(test), broken)
     if claim.kind == "difference":
         return _difference(claim, test, a, broken)
     return _above(claim, test, broken)
@@ -99,6 +103,25 @@ def _above(claim: Claim, test: Test, reasons: list[str]) -> Verdict:
     return Verdict(claim, not reasons, shown, tuple(reasons), test.holm)
 
 
+def _silent(claim: Claim, test: Test, task: TaskAnalysis, reasons: list[str]) -> Verdict:
+    """A negative control's claim: small, or not told apart from random sets. Equivalence is printed beside it."""
+    assert claim.margin is not None
+    tost = _null(claim, test, task, [])
+    e = test.effect
+    shown = f"score {e.mean:.4f}, rank p = {test.p:.3g} with R = {test.draws}; {tost.numbers}"
+    if not (abs(e.mean) < claim.margin or test.p > claim.alpha):
+        reasons.append(
+            f"{shown}: neither is the score within {claim.margin:g} of 0 nor the rank p above {claim.alpha:g}"
+        )
+    reasons = _not_about_power(reasons)
+    return Verdict(claim, not reasons, shown, tuple(reasons), test.p)
+
+
+def _not_about_power(reasons: list[str]) -> list[str]:
+    """Reasons without the rules on tests that could show nothing: they speak of another question here."""
+    return [r for r in reasons if not r.startswith(("low-power-as-absence", "floor-above-alpha"))]
+
+
 def _null(claim: Claim, test: Test, task: TaskAnalysis, reasons: list[str]) -> Verdict:
     """Equivalence of the set's score and its control population's mean, over items."""
     assert claim.margin is not None
@@ -112,7 +135,7 @@ def _null(claim: Claim, test: Test, task: TaskAnalysis, reasons: list[str]) -> V
     if not found.p <= claim.alpha:
         reasons.append(f"the interval [{found.low:.4f}, {found.high:.4f}] is not inside +-{claim.margin:g}")
     # power is judged by the margin here: the rule on silent tests does not apply to a test of equivalence
-    reasons = [r for r in reasons if not r.startswith(("low-power-as-absence", "floor-above-alpha"))]
+    reasons = _not_about_power(reasons)
     return Verdict(claim, not reasons, shown, tuple(reasons), found.p)
 
 

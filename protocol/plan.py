@@ -16,7 +16,7 @@ from typing import Any
 from harness_heads.errors import HarnessHeadsError, did_you_mean
 
 SCHEMA = 1
-KINDS = ("necessity", "steerability", "null", "difference")
+KINDS = ("necessity", "steerability", "null", "silent", "difference")
 TAILS = ("upper", "lower", "two-sided")
 STOPPING = ("fixed", "two-stage", "sequential")
 
@@ -27,12 +27,15 @@ class Claim:
 
     Attributes:
         kind: ``necessity`` (NCS above the controls), ``steerability`` (CERS above them), ``null`` (equivalent to the
-            controls' mean within ``margin``), ``difference`` (``set`` above ``versus`` on the same items).
+            controls' mean within ``margin``), ``silent`` (score within ``margin`` of 0, or not above the controls: what
+            a negative control is to show, weaker than ``null``), ``difference`` (``set`` above ``versus`` on the same
+            items).
         set: name of the discovered set.  versus: the other set of a difference.
         task: task name.
         family: control family it is judged against.
         alpha: level after Holm.
-        margin: least effect that counts; half-width of the equivalence region for ``null`` (required there).
+        margin: least effect that counts; half-width of the region for ``null`` and ``silent`` (required
+            there).
         score: score it speaks of; by default the first of the task's kind.
         condition: condition it speaks of, where the task has several.
     """
@@ -56,8 +59,8 @@ class Claim:
             out.append(f"{where}: alpha={self.alpha!r} must lie between 0 and 1")
         if self.margin is not None and not (_is_number(self.margin) and self.margin > 0):
             out.append(f"{where}: margin={self.margin!r} must be a number above 0")
-        if self.kind == "null" and self.margin is None:
-            out.append(f"{where}: a null claim needs a margin; without one, absence cannot be shown")
+        if self.kind in ("null", "silent") and self.margin is None:
+            out.append(f"{where}: a {self.kind} claim needs a margin; without one, absence cannot be shown")
         if self.kind == "difference" and not self.versus:
             out.append(f"{where}: a difference needs 'versus', the set it is compared with")
         for name in ("set", "task", "family"):

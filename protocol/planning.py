@@ -11,9 +11,9 @@ from harness_heads.protocol import statistics as st
 from harness_heads.protocol.plan import Claim, Plan
 
 TESTED = ("necessity", "steerability")
-REQUESTS = {"necessity": 4, "steerability": 3, "null": 4, "difference": 4}
+REQUESTS = {"necessity": 4, "steerability": 3, "null": 4, "silent": 4, "difference": 4}
 """Prompts per item (arms) of the shipped recipes."""
-INTERVENED = {"necessity": 3, "steerability": 2, "null": 3, "difference": 3}
+INTERVENED = {"necessity": 3, "steerability": 2, "null": 3, "silent": 3, "difference": 3}
 """Arm and condition pairs that are answered once per set: matched, mismatched, text; grid both ways."""
 BYTES_PER_ANSWER = 120
 """JSON of four log-probabilities, key included; lmms-eval's samples hold it about three times."""

@@ -11,7 +11,7 @@ def add_parser(subparsers: Any) -> None:
     """Register the subcommand."""
     parser = subparsers.add_parser("plan", help="write a plan before a run: claims, controls, cost, smallest effect")
     parser.add_argument("-o", "--output", type=Path, default=Path("plan.json"), help="plan file to write")
-    claim = "necessity, steerability or null of a set on a task; several are given one by one"
+    claim = "necessity, steerability, null or silent of a set on a task; several are given one by one"
     parser.add_argument("--claim", action="append", default=[], metavar="KIND:SET:TASK[:MARGIN]", help=claim)
     parser.add_argument("--difference", action="append", default=[], metavar="SET:VERSUS:TASK[:MARGIN]")
     parser.add_argument("--pretrained", default="tiny-digits", help="model")

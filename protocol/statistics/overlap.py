@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from harness_heads.errors import HarnessHeadsError
@@ -42,13 +43,19 @@ def layer_chance(per_layer_a: Sequence[int], per_layer_b: Sequence[int], heads: 
         if not (0 <= a <= h and 0 <= b <= h):
             raise HarnessHeadsError(f"chance overlap: layer {layer} has {h} heads, the sets name {a} and {b}")
         if a and b:
-            law = np.convolve(law, stats.hypergeom(h, a, b).pmf(np.arange(min(a, b) + 1)))
+            law = np.convolve(law, _hypergeometric(h, int(a), int(b)))
             mean += a * b / h
             variance += a * b * (h - a) * (h - b) / (h * h * (h - 1)) if h > 1 else 0.0
     below = np.cumsum(law)
     return Chance(
         mean, math.sqrt(variance), int(np.searchsorted(below, 0.025)), int(np.searchsorted(below, 0.975 - 1e-12))
     )
+
+
+def _hypergeometric(total: int, a: int, b: int) -> Floats:
+    """P(0), P(1), ... of the heads that two draws share."""
+    shared = range(min(a, b) + 1)
+    return np.array([math.comb(a, x) * math.comb(total - a, b - x) / math.comb(total, b) for x in shared])
 
 
 class Ceiling(NamedTuple):
@@ -111,14 +118,16 @@ def half_split_overlaps(
     clusters = int(codes.max()) + 1
     if clusters < 2:
         raise HarnessHeadsError("half splits: all strips share one image; two halves need at least two")
-    out = np.empty(splits)
+    halves = np.zeros((2, splits, strips))
     for s in range(splits):
         order = rng.permutation(clusters)
-        first = np.isin(codes, order[: clusters // 2])
-        one, two = first, np.isin(codes, order[clusters // 2 : 2 * (clusters // 2)])
-        a1, a2 = _top(scores_a[one].mean(axis=0), k), _top(scores_a[two].mean(axis=0), k)
-        b1, b2 = _top(scores_b[one].mean(axis=0), k), _top(scores_b[two].mean(axis=0), k)
-        out[s] = (len(a1 & b2) + len(a2 & b1)) / 2
+        for half, chosen in enumerate((order[: clusters // 2], order[clusters // 2 : 2 * (clusters // 2)])):
+            member = np.zeros(clusters)
+            member[chosen] = 1
+            halves[half, s] = member[codes]
+    a = [_top(half, scores_a, k) for half in halves]
+    b = a if scores_b is scores_a else [_top(half, scores_b, k) for half in halves]
+    out = ((a[0] & b[1]).sum(axis=1) + (a[1] & b[0]).sum(axis=1)) / 2
     low, high = np.quantile(out, [0.025, 0.975])
     return HalfSplits(float(out.mean()), float(low), float(high))
 
@@ -141,6 +150,15 @@ def decompose(first: Iterable[Head], second: Iterable[Head]) -> Parts:
     return Parts(tuple(sorted(a & b)), tuple(sorted(a - b)), tuple(sorted(b - a)))
 
 
-def _top(scores: Floats, k: int) -> set[int]:
-    """Indices of the k best; ties go to the lower index, as everywhere."""
-    return set(np.argsort(-scores, kind="stable")[:k].tolist())
+def _top(halves: Floats, scores: Floats, k: int) -> NDArray[np.bool_]:
+    """The k best heads of each half by their mean score, shape [splits, heads]; ties go to the lower index.
+
+    Args:
+        halves: 1 where a strip lies in the half, shape [splits, strips].
+        scores: shape [strips, heads].
+    """
+    # rounding: a product of matrices adds in an order of its own, which must not tell equal heads apart
+    means = np.round(halves @ scores / halves.sum(axis=1, keepdims=True), 12)
+    last = np.partition(means, -k, axis=1)[:, [-k]]
+    above, ties = means > last, means == last
+    return above | (ties & (np.cumsum(ties, axis=1) <= k - above.sum(axis=1, keepdims=True)))

@@ -76,9 +76,11 @@ def sign_flip(
     if d.size == 0:
         return SignFlip(math.nan, floor(flips))
     sums = d if codes is None else cluster_sums(d[:, None], codes, int(codes.max()) + 1)[:, 0]
-    signs = rng.integers(0, 2, size=(flips, sums.size)) * 2.0 - 1.0
+    # one random bit a cluster and flip; signs are 2 bit - 1
+    bits = rng.integers(0, 256, size=(flips, -(-sums.size // 8)), dtype=np.uint8)
+    kept = np.unpackbits(bits, axis=1, count=sums.size).astype(np.float64) @ sums
     tolerance = 1e-12 * float(np.abs(sums).sum() or 1.0)
-    p = rank_p(abs(sums.sum()), np.abs(signs @ sums), tolerance=tolerance)
+    p = rank_p(abs(sums.sum()), np.abs(2.0 * kept - sums.sum()), tolerance=tolerance)
     return SignFlip(float(p), floor(flips))
 
 

@@ -9,22 +9,31 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
+import platform
 import resource
 import subprocess
 import sys
 import time
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 
 from harness_heads.protocol import statistics as st
 from harness_heads.protocol.resampled import Bootstrap
 
 CASES = ((400, 250, 12), (100, 250, 12), (1600, 250, 12), (400, 20, 12), (400, 1000, 12), (400, 250, 3), (400, 250, 24))
 """Items, controls per setting, settings."""
+STRIPS, M, PER_LAYER, HEADS, SPLITS = 400, 1152, 32, 100, 200
+"""Discovery samples, heads of the model and of a layer, heads of a set, half splits (paper A, Table 20)."""
+NAMES = tuple(product("ab", ("cm", "co"), ("ord", "ref"), ("last", "qsp", "out")))
+"""Settings, twelve and twelve more; ceilings are taken of the pairs that differ in one factor (24 of twelve settings)."""
 BAR_SECONDS, BAR_BYTES = 10.0, 2**30
+OUTPUT = Path("reports/benchmarks/statistics.json")
 
 
 def everything(n: int, r: int, m: int, resamples: int = 10_000) -> int:
@@ -53,18 +62,32 @@ def everything(n: int, r: int, m: int, resamples: int = 10_000) -> int:
         st.equivalence(float(estimate.mean[s]), float(estimate.se[s]), estimate.df, 0.02)
         st.detectable_by_rank(r, float(spread.sd[s]), float(estimate.se[s]), tests=m)
         st.detectable_by_items(n, float(estimate.sd[s]))
+        st.mass_statistics(rng.random((r, HEADS)))
+    scores = rng.random((STRIPS, m, M))
+    chosen = [np.argsort(-scores[:, s].mean(axis=0), kind="stable")[:HEADS] for s in range(m)]
+    profiles = [np.bincount(c // PER_LAYER, minlength=M // PER_LAYER) for c in chosen]
     for a, b in combinations(range(m), 2):
         d = sets[:, a] - sets[:, b]
         st.paired_t(d, codes)
         st.wilcoxon_p(d)
         st.sign_flip(d, rng, resamples, codes)
+        st.uniform_chance(HEADS, HEADS, M)
+        st.layer_chance(profiles[a], profiles[b], [PER_LAYER] * (M // PER_LAYER))
+        st.decompose([divmod(int(h), PER_LAYER) for h in chosen[a]], [divmod(int(h), PER_LAYER) for h in chosen[b]])
+    own = [st.half_split_overlaps(scores[:, s], scores[:, s], HEADS, SPLITS, rng).mean for s in range(m)]
+    for a, b in combinations(range(m), 2):
+        if sum(x != y for x, y in zip(NAMES[a], NAMES[b], strict=True)) == 1:
+            shared = st.half_split_overlaps(scores[:, a], scores[:, b], HEADS, SPLITS, rng)
+            st.ceiling_fraction(shared.mean, own[a], own[b])
     return m
 
 
 def measure(n: int, r: int, m: int) -> dict[str, Any]:
     """CPU seconds and peak memory of one case, in a process of its own."""
     words = [sys.executable, __file__, "--one", str(n), str(r), str(m)]
-    wall, cpu, peak = map(float, subprocess.run(words, check=True, capture_output=True, text=True).stdout.split())
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(words, check=True, capture_output=True, text=True, env=one_thread)
+    wall, cpu, peak = map(float, done.stdout.split())
     return {"items": n, "controls": r, "settings": m, "wall_s": wall, "cpu_s": cpu, "peak_mib": peak / 2**20}
 
 
@@ -81,7 +104,7 @@ def _one(n: int, r: int, m: int) -> int:
 def main() -> int:
     """Print the table; status 1 if the first case misses the bar (CPU time: other processes do not count)."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=None, help="JSON file of the measurements")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="JSON file of the measurements")
     parser.add_argument("--cases", type=int, default=len(CASES), help="only the first so many cases")
     parser.add_argument("--one", type=int, nargs=3, metavar=("N", "R", "M"), help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -92,10 +115,33 @@ def main() -> int:
         row = measure(*case)
         rows.append(row)
         print("  ".join(f"{k} {v:.1f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
-    if args.output is not None:
-        args.output.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     first = rows[0]
+    value = {
+        "what": "every statistic of a report, 10,000 resamples, one process each with one thread",
+        "bar": {"cpu_s": BAR_SECONDS, "peak_mib": BAR_BYTES / 2**20, "case": "the first row"},
+        "versions": {"python": platform.python_version(), "numpy": np.__version__, "scipy": scipy.__version__},
+        "machine": platform.machine(),
+        "rows": rows,
+        "growth": {name: exponents(rows, name) for name in ("items", "controls", "settings")},
+    }
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    print(args.output)
     return int(first["cpu_s"] > BAR_SECONDS or first["peak_mib"] * 2**20 > BAR_BYTES)
+
+
+def exponents(rows: list[dict[str, Any]], name: str) -> dict[str, float | None]:
+    """Slope of log time and log memory over log size between the smallest and the largest case that differ in one size.
+
+    1 is linear growth; a part that does not grow pulls it below.
+    """
+    others = [n for n in ("items", "controls", "settings") if n != name]
+    line = sorted((r for r in rows if all(r[o] == rows[0][o] for o in others)), key=lambda r: float(r[name]))
+    if len(line) < 2:
+        return {"cpu": None, "memory": None}
+    low, high = line[0], line[-1]
+    span = math.log(high[name] / low[name])
+    return {k: math.log(high[f] / low[f]) / span for k, f in (("cpu", "cpu_s"), ("memory", "peak_mib"))}
 
 
 if __name__ == "__main__":

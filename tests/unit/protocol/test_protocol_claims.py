@@ -72,6 +72,30 @@ def test_claims_that_are_not(tmp_path: Path, claim: Claim, world: syn.World, why
     assert "NOT carried" in found.sentence
 
 
+SILENT = replace(NULL, kind="silent")
+
+
+@pytest.mark.parametrize(
+    ("claim", "world", "carried"),
+    [
+        (SILENT, WORLD, True),  # near 0, and among its controls
+        (replace(SILENT, margin=0.0001), WORLD, True),  # among its controls alone
+        (replace(SILENT, set="dg-ref-qsp", margin=0.9), WORLD, True),  # far above its controls, below the margin
+        (replace(SILENT, set="dg-ref-qsp"), WORLD, False),
+        (SILENT, replace(WORLD, control_k=5), False),  # no verdict from broken controls
+        (SILENT, replace(WORLD, controls=5), True),  # few controls make silence cheap, and the sentence says so
+    ],
+)
+def test_a_negative_control_is_small_or_among_its_controls(
+    tmp_path: Path, claim: Claim, world: syn.World, carried: bool
+) -> None:
+    """The criterion "|score| < margin or p > alpha" is a claim of its own, told apart from equivalence by TOST."""
+    (found,) = verdicts(tmp_path, Plan(claims=(claim,), r=world.controls), world)
+    assert found.carried is carried, found.reasons
+    assert "absence is not shown by that" in found.sentence
+    assert not carried or "TOST p" in found.numbers
+
+
 def test_too_few_controls_carry_no_claim(tmp_path: Path) -> None:
     (found,) = verdicts(tmp_path, Plan(claims=(NECESSITY,), r=39, m=12))
     assert any("Holm p" in reason for reason in found.reasons)

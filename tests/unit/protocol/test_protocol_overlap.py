@@ -106,3 +106,23 @@ def test_random_sets_overlap_as_chance_says() -> None:
     counts = [len(set(rng.choice(96, 8, replace=False)) & set(rng.choice(96, 8, replace=False))) for _ in range(4_000)]
     law = stats.hypergeom(96, 8, 8)
     assert np.mean(counts) == pytest.approx(st.uniform_chance(8, 8, 96).mean, abs=4 * law.std() / math.sqrt(4_000))
+
+
+def test_half_splits_by_sets_of_heads_one_at_a_time() -> None:
+    """The same numbers as taking each half's strips, averaging and sorting; heads of equal score are among them."""
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(0, 3, (30, 40)) / 3 for _ in range(2))
+    a[:, 7] = a[:, 5]
+    codes = np.repeat(np.arange(15), 2)
+    found = st.half_split_overlaps(a, b, 9, 40, np.random.default_rng(4), codes)
+    again, shared = np.random.default_rng(4), []
+    for _ in range(40):
+        order = again.permutation(15)
+        halves = [np.isin(codes, order[:7]), np.isin(codes, order[7:14])]
+        tops = [
+            [set(np.argsort(-np.round(x[h].mean(axis=0), 12), kind="stable")[:9].tolist()) for h in halves]
+            for x in (a, b)
+        ]
+        shared.append((len(tops[0][0] & tops[1][1]) + len(tops[0][1] & tops[1][0])) / 2)
+    assert found.mean == np.mean(shared)
+    assert (found.low, found.high) == tuple(np.quantile(shared, [0.025, 0.975]))
