@@ -17,6 +17,9 @@ from harness_heads.engine_handlers import Overwrite, Target
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import Family
 
+# arguments of decoders that embed images themselves (Phi-4), stacked over all images of the batch
+_STACKED = ("image_pixel_values", "image_sizes", "image_attention_mask")
+
 
 class Outcome(NamedTuple):
     """Per batch row: logits of the final row (B, V), summed mass (B,) and touched pairs (B,)."""
@@ -65,6 +68,8 @@ def repeat(value: Any, n: int, name: str = "") -> Any:
         return value
     if value.ndim == 0 or name == "cache_position":
         return value
+    if name in _STACKED:
+        return value.repeat(n, *[1] * (value.ndim - 1))
     axis = value.ndim - 2 if name == "position_ids" else 0
     if value.shape[axis] != 1:
         raise HarnessHeadsError(f"decoder argument {name!r} of shape {tuple(value.shape)} has no batch axis of 1")

@@ -31,6 +31,9 @@ class Words:
         "<end_of_utterance>": [TURN_END],
         "<|user|>": [TURN_START, USER],
         "<|assistant|>": [TURN_END],
+        "<|end|>": [TURN_END],
+        "User:": [TURN_START, USER],
+        "Assistant:": [TURN_END],
     }
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
@@ -443,11 +446,205 @@ def idefics3(images: int = 1, seed: int = 0) -> Case:
     return case
 
 
+def smolvlm(images: int = 1, seed: int = 0) -> Case:
+    from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
+
+    config = SmolVLMConfig(
+        text_config=llama_text(),
+        vision_config={
+            "hidden_size": 32,
+            "intermediate_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "image_size": 16,
+            "patch_size": 4,
+        },
+        image_token_id=IMAGE,
+        scale_factor=2,
+    )
+    case = pixels_case(
+        "smolvlm",
+        SmolVLMForConditionalGeneration(config),
+        [[IMAGE] * 4] * images,
+        noise((1, images, 3, 16, 16), seed),
+        [(16, 16)] * images,
+        seed,
+    )
+    case.inputs["pixel_attention_mask"] = torch.ones(1, images, 16, 16, dtype=torch.bool)
+    return case
+
+
+def glm4v_moe(images: int = 1, seed: int = 0) -> Case:
+    from transformers import Glm4vMoeConfig, Glm4vMoeForConditionalGeneration
+
+    config = Glm4vMoeConfig(
+        text_config={
+            **TEXT,
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 16,
+            "n_shared_experts": 1,
+            "first_k_dense_replace": 1,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 1e4,
+                "mrope_section": [1, 1, 1],
+                "partial_rotary_factor": 0.5,
+            },
+        },
+        vision_config={**glm_vision(), "out_hidden_size": TEXT["hidden_size"]},
+        image_token_id=IMAGE,
+        video_token_id=VIDEO,
+        video_start_token_id=104,
+        video_end_token_id=105,
+        image_start_token_id=VISION_START,
+        image_end_token_id=VISION_END,
+    )
+    m = Glm4vMoeForConditionalGeneration(config)
+    m.set_experts_implementation("eager")
+    return merged_grid_case("glm4v_moe", m, images, seed, patch=4)
+
+
+def glm46v(images: int = 1, seed: int = 0) -> Case:
+    from transformers import Glm46VConfig, Glm46VForConditionalGeneration
+
+    config = Glm46VConfig(
+        text_config={
+            **PLAIN,
+            "model_type": "glm4v_text",
+            "hidden_size": 48,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 1e4,
+                "mrope_section": [1, 1, 1],
+                "partial_rotary_factor": 0.5,
+            },
+        },
+        vision_config={**glm_vision(), "model_type": "glm4v_vision"},
+        image_token_id=IMAGE,
+        video_token_id=VIDEO,
+        video_start_token_id=104,
+        video_end_token_id=105,
+        image_start_token_id=VISION_START,
+        image_end_token_id=VISION_END,
+    )
+    return merged_grid_case("glm46v", Glm46VForConditionalGeneration(config), images, seed, patch=4)
+
+
+def qwen3_5_moe(images: int = 1, seed: int = 0) -> Case:
+    from transformers import Qwen3_5MoeConfig, Qwen3_5MoeForConditionalGeneration
+
+    rope = {
+        "rope_type": "default",
+        "rope_theta": 1e4,
+        "mrope_section": [1, 1, 1],
+        "mrope_interleaved": True,
+        "partial_rotary_factor": 0.5,
+    }
+    config = Qwen3_5MoeConfig(
+        text_config={
+            **TEXT,
+            "rope_parameters": rope,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 2,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 8,
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 16,
+            "shared_expert_intermediate_size": 16,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention", "full_attention"],
+        },
+        vision_config=qwen_vision(num_position_embeddings=64),
+        image_token_id=IMAGE,
+        video_token_id=VIDEO,
+        vision_start_token_id=VISION_START,
+        vision_end_token_id=VISION_END,
+    )
+    m = Qwen3_5MoeForConditionalGeneration(config)
+    m.set_experts_implementation("eager")
+    return merged_grid_case("qwen3_5_moe", m, images, seed, patch=4)
+
+
+def deepseek_vl(images: int = 1, seed: int = 0) -> Case:
+    from transformers import DeepseekVLConfig, DeepseekVLForConditionalGeneration
+
+    config = DeepseekVLConfig(text_config=llama_text(), vision_config=siglip_vision(8), image_token_id=IMAGE)
+    return pixels_case(
+        "deepseek_vl",
+        DeepseekVLForConditionalGeneration(config),
+        [[IMAGE] * 4] * images,
+        noise((images, 3, 8, 8), seed),
+        [(8, 8)] * images,
+        seed,
+    )
+
+
+def deepseek_vl_hybrid(images: int = 1, seed: int = 0) -> Case:
+    from transformers import DeepseekVLHybridConfig, DeepseekVLHybridForConditionalGeneration
+
+    config = DeepseekVLHybridConfig(
+        text_config=llama_text(),
+        vision_config=siglip_vision(8),
+        high_res_vision_config={
+            "model_type": "sam_vision_model",
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "image_size": 64,
+            "patch_size": 4,
+            "mlp_dim": 32,
+            "output_channels": 16,
+            "global_attn_indexes": [1],
+            "window_size": 2,
+        },
+        image_token_id=IMAGE,
+    )
+    case = pixels_case(
+        "deepseek_vl_hybrid",
+        DeepseekVLHybridForConditionalGeneration(config),
+        [[IMAGE] * 4] * images,
+        noise((images, 3, 8, 8), seed),
+        [(8, 8)] * images,
+        seed,
+    )
+    case.inputs["high_res_pixel_values"] = noise((images, 3, 64, 64), seed + 1)
+    return case
+
+
+def phi4_multimodal(images: int = 1, seed: int = 0) -> Case:
+    from transformers import Phi4MultimodalConfig, Phi4MultimodalForCausalLM
+
+    config = Phi4MultimodalConfig(
+        **{**PLAIN, "hidden_size": 48, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
+        vision_config={
+            "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
+            "image_size": 16, "patch_size": 4, "crop_size": 16, "image_token_id": IMAGE,
+        },
+        audio_config={
+            "hidden_size": 16, "intermediate_size": 16, "num_blocks": 1, "num_attention_heads": 2, "input_size": 8,
+            "audio_token_id": 99, "nemo_conv_channels": 16, "depthwise_seperable_out_channel": 16,
+            "ext_pw_out_channel": 16,
+        },
+    )  # fmt: skip
+    # one tile of 2 x 2 tokens with a newline a row, a separator, the whole image likewise
+    ids = prompt_ids([[IMAGE] * (2 * 3 + 1 + 2 * 3)] * images, seed=seed)
+    inputs = {
+        "input_ids": ids, "attention_mask": torch.ones_like(ids),
+        "image_pixel_values": noise((images, 2, 3, 16, 16), seed), "image_sizes": torch.tensor([[16, 16]] * images),
+        "image_attention_mask": torch.ones(images, 2, 4, 4, dtype=torch.bool),
+    }  # fmt: skip
+    model = sharpen(Phi4MultimodalForCausalLM(config), seed).eval()
+    return Case("phi4_multimodal", model, inputs, [(16, 16)] * images)
+
+
 BUILDERS: dict[str, Callable[..., Case]] = {
     builder.__name__: builder
     for builder in (
         qwen3_vl, qwen3_vl_moe, qwen2_vl, qwen2_5_vl, qwen3_5, glm4v, internvl, llava, llava_next, llava_onevision,
         gemma3, gemma4, gemma4_shared, paligemma, ovis2, idefics3,
+        smolvlm, glm4v_moe, glm46v, qwen3_5_moe, deepseek_vl, deepseek_vl_hybrid,
+        phi4_multimodal,
     )
 }  # fmt: skip
 

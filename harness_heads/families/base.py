@@ -54,7 +54,6 @@ class Family:
         replay: ``suffix`` if a row's layer output depends on earlier rows through keys and values alone; ``full`` if a
             layer carries other state along the sequence, so that every row has to be replayed.
         may_look_ahead: whether some rows may see later keys.
-        tier: ``exact`` (tested against the float64 oracle) or ``install`` (only reach and identity are tested).
         note: what users should know about it.
     """
 
@@ -70,7 +69,6 @@ class Family:
     option_forms: tuple[str, ...] = ("{}", " {}")
     replay: Literal["suffix", "full"] = "suffix"
     may_look_ahead: bool = False
-    tier: Literal["exact", "install"] = "exact"
     note: str = ""
 
     def replay_way(self, model: nn.Module) -> Literal["suffix", "full", "never"]:

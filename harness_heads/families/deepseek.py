@@ -23,5 +23,4 @@ DEEPSEEK_VL = Family(
     padded_square,
     turn_start=("User:",),
     turn_end=("Assistant:",),
-    tier="install",
 )

@@ -52,6 +52,5 @@ PHI4 = Family(
     image_token=lambda config: int(config.vision_config.image_token_id),
     turn_start=("<|user|>",),
     turn_end=("<|end|>",),
-    tier="install",
     note="the decoder embeds images itself",
 )
