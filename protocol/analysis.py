@@ -295,22 +295,27 @@ def _dose(task: TaskAnalysis, effect: Effect, controls: Sequence[str]) -> tuple[
     """Mass on the condition's keys before and after, for the set and for its controls, over arms and items."""
     own: list[tuple[float, float]] = []
     null: list[tuple[float, float]] = []
-    parts = effect.condition.split(":")
     for (_, condition), block in task.evidence.blocks.items():
-        names = condition.split(":")
-        if names[0] != parts[0] or effect.key not in block.sets:
-            continue
-        if parts[0] == "steer" and names[2:] != parts[1:]:
-            continue
-        if parts[:2] == ["mask", "cell"] and (names[1] not in ("correct", "distractor") or names[2:] != parts[2:]):
-            continue
-        if parts[0] != "steer" and parts[:2] != ["mask", "cell"] and condition != effect.condition:
+        if effect.key not in block.sets or not of_contrast(condition, effect.condition):
             continue
         for keys, into in (([effect.key], own), (list(controls), null)):
             columns = block.columns(keys)
             if columns and task.evidence.n:
                 into.append((float(np.mean(block.before[:, columns])), float(np.mean(block.after[:, columns]))))
     return (*_pair(own), *_pair(null))
+
+
+def of_contrast(condition: str, scored: str) -> bool:
+    """Whether a condition that was run is (one side of) the one that a score is named by.
+
+    ``steer:correct:beta=1`` and ``steer:distractor:beta=1`` are the sides of ``steer:beta=1``.
+    """
+    run, parts = condition.split(":"), scored.split(":")
+    if parts[0] == "steer":
+        return run[0] == "steer" and run[2:] == parts[1:]
+    if parts[:2] == ["mask", "cell"]:
+        return run[0] == "mask" and run[1:2] in (["correct"], ["distractor"]) and run[2:] == parts[2:]
+    return condition == scored
 
 
 def _pair(values: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -6,8 +6,11 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from harness_heads.protocol import statistics as st
-from harness_heads.protocol.analysis import Analysis, TaskAnalysis, Test
+from harness_heads.protocol.analysis import Analysis, TaskAnalysis, Test, of_contrast
+from harness_heads.protocol.effects import control_keys
 from harness_heads.protocol.findings import Finding
 from harness_heads.protocol.pitfalls import _find, place
 
@@ -129,14 +132,21 @@ def mass_explains_score(a: Analysis) -> Iterator[Finding]:
 
 
 def control_masses(a: Analysis, test: Test) -> list[float]:
-    """Mean image-attention mass of every control set in the clean pass, in draw order; empty where unknown."""
+    """Mean attention mass of every control set on the condition's keys before it acts, in draw order.
+
+    A contrast of two cells has two conditions; both count. Empty where the dose is unknown.
+    """
     task = a.task_of(test)
-    draws = sorted(task.run.sets.controls(test.effect.key, test.effect.family), key=lambda e: e.draw or 0)
-    for (_, condition), block in sorted(task.evidence.blocks.items()):
-        if condition == test.effect.condition and all(e.key in block.sets for e in draws):
-            values = block.before[:, block.columns([e.key for e in draws])].mean(axis=0)
-            return [] if any(math.isnan(v) for v in values) else [float(v) for v in values]
-    return []
+    keys = control_keys(task.run, test.effect.key, test.effect.family)
+    if not keys:
+        return []
+    found = [
+        block.before[:, block.columns(keys)].mean(axis=0)
+        for (_, condition), block in sorted(task.evidence.blocks.items())
+        if of_contrast(condition, test.effect.condition) and set(keys) <= set(block.sets)
+    ]
+    masses = np.mean(found, axis=0) if found else np.full(1, np.nan)
+    return [] if np.isnan(masses).any() else [float(v) for v in masses]
 
 
 def discovery_images(a: Analysis, test: Test) -> set[str]:

@@ -13,6 +13,7 @@ from harness_heads.protocol.sections.results import results_section
 from harness_heads.protocol.sections.runs import runs_section
 from harness_heads.protocol.sections.sets import overlap_section, sets_section
 from harness_heads.protocol.sections.sweeps import rows_section, sweeps_section
+from harness_heads.protocol.sections.wide import wide_section
 
 _ORDER = (
     results_section,
@@ -26,6 +27,7 @@ _ORDER = (
     dose_section,
     sets_section,
     overlap_section,
+    wide_section,
     items_section,
     runs_section,
 )

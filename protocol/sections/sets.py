@@ -151,6 +151,7 @@ def ceilings(folder: Mapping[str, Any], index: int) -> Table | None:
         c = st.ceiling_fraction(pair["overlap"], pair["self_a"], pair["self_b"], pair.get("chance", 0.0))
         rows.append(
             (
+                word(_what_changes(pair["pair"])),
                 word(pair["pair"]),
                 Cell(
                     f"{pair['overlap']:.1f} [{pair['low']:.0f}, {pair['high']:.0f}]",
@@ -161,7 +162,14 @@ def ceilings(folder: Mapping[str, Any], index: int) -> Table | None:
                 value_cell(c.corrected, 2),
             )
         )
-    columns = ("Pair", "Shared heads [2.5, 97.5 percentile]", "Ceiling", "Fraction", "Fraction above chance")
+    columns = (
+        "What changes",
+        "Pair",
+        "Shared heads [2.5, 97.5 percentile]",
+        "Ceiling",
+        "Fraction",
+        "Fraction above chance",
+    )
     note = "Percentiles over half splits are no confidence interval: the splits reuse the same strips."
     return Table(
         f"ceiling-{index}",
@@ -171,6 +179,14 @@ def ceilings(folder: Mapping[str, Any], index: int) -> Table | None:
         note,
         "Table 20 of arXiv:2610.13111",
     )
+
+
+def _what_changes(pair: str) -> str:
+    """Which of corpus, query and source two settings differ in, where their names say it (``cm-ref-qsp``)."""
+    one, two = (name.split("/")[-1].split("@")[0].split("-") for name in pair.split(" / "))
+    if not len(one) == len(two) == 3:
+        return "-"
+    return " and ".join(what for what, x, y in zip(("corpus", "query type", "source"), one, two, strict=True) if x != y)
 
 
 def _kv_groups(heads: HeadSet) -> str:

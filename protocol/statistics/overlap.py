@@ -161,4 +161,4 @@ def _top(halves: Floats, scores: Floats, k: int) -> NDArray[np.bool_]:
     means = np.round(halves @ scores / halves.sum(axis=1, keepdims=True), 12)
     last = np.partition(means, -k, axis=1)[:, [-k]]
     above, ties = means > last, means == last
-    return above | (ties & (np.cumsum(ties, axis=1) <= k - above.sum(axis=1, keepdims=True)))
+    return np.asarray(above | (ties & (np.cumsum(ties, axis=1) <= k - above.sum(axis=1, keepdims=True))))

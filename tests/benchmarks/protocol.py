@@ -31,7 +31,7 @@ CASES = ((400, 250, 12), (100, 250, 12), (1600, 250, 12), (400, 20, 12), (400, 1
 STRIPS, M, PER_LAYER, HEADS, SPLITS = 400, 1152, 32, 100, 200
 """Discovery samples, heads of the model and of a layer, heads of a set, half splits (paper A, Table 20)."""
 NAMES = tuple(product("ab", ("cm", "co"), ("ord", "ref"), ("last", "qsp", "out")))
-"""Settings, twelve and twelve more; ceilings are taken of the pairs that differ in one factor (24 of twelve settings)."""
+"""Settings, twelve and twelve more; ceilings are taken of pairs that differ in one factor (24 pairs of twelve)."""
 BAR_SECONDS, BAR_BYTES = 10.0, 2**30
 OUTPUT = Path("reports/benchmarks/statistics.json")
 

@@ -334,6 +334,35 @@ def test_where_the_chosen_score_ranks_first_or_second() -> None:
     assert places == {5: 4, 10: 2, 20: 1, 50: 1}
 
 
+def test_counts_that_the_captions_name() -> None:
+    """A, Tables 22, 23 and 27: 8 data sets of 160 items, 14 tasks of 80; B, Table A10: detection samples taken off."""
+    assert (8 * 160, 14 * 80, 8811 - 200) == (1280, 1120, 8611)
+
+
+def test_parts_of_table_15_are_parts_of_a_hundred() -> None:
+    for shared, own in ((91, 9), (80, 20), (79, 21), (35, 65), (71, 29), (51, 49)):
+        first, second = range(100), range(own, 100 + own)
+        parts = st.decompose([(0, h) for h in first], [(0, h) for h in second])  # type: ignore[list-item]
+        assert tuple(map(len, parts)) == (shared, own, own)
+
+
+def test_accuracies_over_five_hundred_samples() -> None:
+    """B, Tables A12 and A13: with 500 samples every accuracy is a multiple of .2; Table A13 repeats A12's columns."""
+    rows = [
+        [68.8, 85.8, 73.6, 93.0, 90.0, 86.4, 74.2],
+        [64.0, 77.8, 73.2, 91.6, 86.8, 85.8, 73.8],
+        [7.8, 5.0, 11.6, 21.4, 11.4, 10.0, 18.0],
+    ]
+    assert all(abs(v * 5 - round(v * 5)) < 1e-9 for row in rows for v in row)
+    assert [row[:2] for row in rows] == [[68.8, 85.8], [64.0, 77.8], [7.8, 5.0]]
+
+
+def test_accuracies_of_table_a10_are_counts() -> None:
+    """7.46 % of 8,811 and 7.48 % of 8,611: each is a whole number of samples to the printed digit."""
+    for printed, n in ((7.46, 8811), (20.44, 8811), (8.76, 8811), (32.14, 8811), (7.48, 8611), (20.39, 8611)):
+        assert f"{100 * round(printed * n / 100) / n:.2f}" == f"{printed:.2f}"
+
+
 FOLDER = Path(harness_heads.__file__).parent / "head_sets"
 BENCHMARKS = ("refcoco", "refcoco-plus", "refcocog", "toloka", "refspatial")
 PAIRS = {

@@ -173,6 +173,17 @@ def test_equal_evidence_equal_bytes(folders: list[Path], tmp_path: Path) -> None
         assert a.read_bytes() == b.read_bytes()
 
 
+def test_ranks_line_order_and_folder_order_change_no_byte(tmp_path: Path) -> None:
+    world = replace(WORLD, controls=2, rows=(("all",),), betas=("hard",), damage=False)
+    orders = {"one": (1, None), "two": (2, [*range(0, 12, 2), *range(1, 12, 2)]), "three": (3, list(range(11, -1, -1)))}
+    made = []
+    for name, (ranks, order) in orders.items():
+        here = replace(world, ranks=ranks)
+        folders = [syn.write_ncs(tmp_path / name / "a", here, order=order), syn.write_cers(tmp_path / name / "b", here)]
+        made.append(render(analyse(load_evidence(folders if ranks == 1 else folders[::-1]), 60)))
+    assert made[0] == made[1] == made[2]
+
+
 def test_evidence_comes_back_from_the_json(folders: list[Path], tmp_path: Path) -> None:
     evidence = load_evidence(folders)
     paths = write_report(evidence, tmp_path / "one", 60)
