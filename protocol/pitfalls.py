@@ -125,8 +125,8 @@ def low_power_as_absence(a: Analysis) -> Iterator[Finding]:
         if e.r > 1 and t.p > a.alpha and weak and not math.isnan(t.detectable):
             shown = "any effect" if math.isinf(t.detectable) else f"effects below {t.detectable:.3f}"
             text = (
-                f"not above its controls, but {e.r} controls with SD {e.control_sd:.3f} could not have shown {shown}; "
-                "absence needs an equivalence margin"
+                f"not shown to lie above its controls, but {e.r} of them with SD {e.control_sd:.3f} could not have "
+                f"shown {shown}; absence needs an equivalence margin"
             )
             yield _find("low-power-as-absence", t, text, t.id in claimed)
 

@@ -28,6 +28,7 @@ pytestmark = [
 PATIENCE = float(os.environ.get("BROWSER_PATIENCE", "120"))
 """Seconds that one answer of the browser may take; a busy machine needs many."""
 WIDTHS = (390, 1280)
+PRINTED = 1047
 
 
 class Browser:
@@ -71,12 +72,13 @@ class Browser:
         """One command to the page."""
         return self._call(method, parameters, self._session)
 
-    def open(self, path: Path, width: int, scheme: str = "light") -> None:
-        """Load a file at a viewport width in a colour scheme."""
+    def open(self, path: Path, width: int, scheme: str = "light", media: str = "screen") -> None:
+        """Load a file at a viewport width in a colour scheme, on screen or as it is printed."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500
         )
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.call("Emulation.setEmulatedMedia", media=media, features=features)
         self.events.clear()
         self.call("Page.navigate", url=path.as_uri())
         stop = time.monotonic() + PATIENCE
@@ -145,11 +147,17 @@ class Browser:
         return messages
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Report to look at: the file that REPORT_HTML names, or one of a synthetic run with every kind of figure."""
-    if os.environ.get("REPORT_HTML"):
-        return Path(os.environ["REPORT_HTML"]).resolve()
+COMMITTED = Path(__file__).parents[2] / "reports" / "tiny-digits" / "report.html"
+
+
+@pytest.fixture(scope="module", params=["synthetic", "embedded model"])
+def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Reports to look at: of a synthetic run with every kind of figure, and the embedded model's own.
+
+    REPORT_HTML names another file in place of the second.
+    """
+    if request.param != "synthetic":
+        return Path(os.environ.get("REPORT_HTML", COMMITTED)).resolve()
     sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "protocol"))
     import synthetic as syn
 
@@ -183,6 +191,20 @@ def test_no_console_error_and_no_overflow(browser: Browser, page: Path, width: i
         && e.getBoundingClientRect().right > window.innerWidth + 1).map(e => e.outerHTML.slice(0, 120))"""
     )
     assert spilling == []
+
+
+def test_printed_tables_fit_the_paper(browser: Browser, page: Path) -> None:
+    """A4 across less 1 cm at each side, as the style sheet asks for: what a screen scrolls, paper would cut off."""
+    browser.open(page, PRINTED, media="print")
+    wide = browser.run(
+        """Array.from(document.querySelectorAll('table, figure, p')).filter(
+        e => e.getBoundingClientRect().right > window.innerWidth + 1).map(e => e.outerHTML.slice(0, 120))"""
+    )
+    assert wide == []
+    # ink on white whatever the reader's screen prefers
+    browser.open(page, PRINTED, "dark", "print")
+    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.run(CONTRAST) == []
 
 
 def test_nothing_is_fetched(browser: Browser, page: Path) -> None:
@@ -275,6 +297,8 @@ def test_screenshots(browser: Browser, page: Path, tmp_path: Path) -> None:
     for width in WIDTHS:
         for scheme in ("light", "dark"):
             browser.open(page, width, scheme)
-            target = folder / f"report-{width}-{scheme}.png"
+            target = folder / f"{page.parent.name}-{width}-{scheme}.png"
             browser.screenshot(target)
             assert target.stat().st_size > 20_000
+    browser.open(page, PRINTED, "dark", "print")
+    browser.screenshot(folder / f"{page.parent.name}-print.png")
