@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.protocol import statistics as st
+from harness_heads.protocol.evidence import load_evidence
 from harness_heads.protocol.plan import Claim, Plan
 
 TESTED = ("necessity", "steerability")
@@ -15,6 +18,8 @@ REQUESTS = {"necessity": 4, "steerability": 3, "null": 4, "silent": 4, "differen
 """Prompts per item (arms) of the shipped recipes."""
 INTERVENED = {"necessity": 3, "steerability": 2, "null": 3, "silent": 3, "difference": 3}
 """Arm and condition pairs that are answered once per set: matched, mismatched, text; grid both ways."""
+READER_BYTES, READER_SHARE = 110e6, 1.05
+"""Memory of a report: that of the imports, and as much again as the samples (reports/benchmarks/samples.json)."""
 BYTES_PER_ANSWER = 120
 """JSON of four log-probabilities, key included; lmms-eval's samples hold it about three times."""
 
@@ -101,13 +106,14 @@ def plan_text(plan: Plan, expected: Expectation) -> str:
         f"{st.minimum_controls(plan.alpha, plan.m)}, to survive one control above "
         f"{st.minimum_controls(plan.alpha, plan.m, 1)}",
         f"cost: {prompts} prompts, {answered} sets each, {answers} answers under intervention "
-        f"(items x conditions x sets); samples of about {size:.0f} MB",
+        f"(items x conditions x sets); samples of about {size:.0f} MB, "
+        f"report in about {READER_BYTES / 1e6 + READER_SHARE * size:.0f} MB of memory",
     ]
     if expected.seconds is not None:
         total = answers * expected.seconds
         lines.append(f"time: about {total / 3600:.1f} hours at {expected.seconds:g} s an answer")
     else:
-        lines.append("time: not estimated; measure a short run and give --seconds per answer")
+        lines.append("time: not estimated; measure a short run and give it by --like RUN, or --seconds per answer")
     set_se = expected.item_sd / math.sqrt(plan.n) if plan.n else math.nan
     rank = st.detectable_by_rank(r, expected.control_sd, set_se, plan.alpha, plan.m)
     shown = (
@@ -119,6 +125,22 @@ def plan_text(plan: Plan, expected: Expectation) -> str:
         f"{expected.control_sd:g}: rank test {shown}; t test over items {items:.3f}"
     )
     return "\n".join(lines)
+
+
+def seconds_per_answer(run: Path) -> float:
+    """What one item under one condition and set took in a run: its evaluation time over its answers.
+
+    Raises:
+        HarnessHeadsError: a folder whose results file does not say how long it took, or that answered nothing of ours.
+    """
+    answers = sum(task.n * len(block.sets) for task in load_evidence([run]).tasks for block in task.blocks.values())
+    seconds = 0.0
+    for path in sorted(run.rglob("*_results.json")):
+        taken = json.loads(path.read_text(encoding="utf-8")).get("total_evaluation_time_seconds")
+        seconds += float(taken) if taken is not None else 0.0
+    if not answers or not seconds > 0:
+        raise HarnessHeadsError(f"{run}: its results do not say how long it took; give --seconds")
+    return seconds / answers
 
 
 def _claim(text: str, family: str, alpha: float) -> Claim:

@@ -30,6 +30,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--tuned-on", default=None, help="split or corpus that k, beta and rows were chosen on")
     parser.add_argument("--declare", action="append", default=[], metavar="ITEM=TEXT", help="checklist items 17 and 19")
     parser.add_argument("--seconds", type=float, default=None, help="measured seconds per item, condition and set")
+    parser.add_argument(
+        "--like", type=Path, default=None, metavar="RUN", help="a finished run to take the seconds from"
+    )
     parser.add_argument("--item-sd", type=float, default=0.4, help="expected SD of an item's score")
     parser.add_argument("--control-sd", type=float, default=0.01, help="expected SD between control sets")
     parser.set_defaults(run=run)
@@ -37,7 +40,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the plan and print cost and power."""
-    from harness_heads.protocol.planning import Expectation, draft, plan_text
+    from harness_heads.protocol.planning import Expectation, draft, plan_text, seconds_per_answer
     from harness_heads.protocol.terminal import print_text
 
     plan = draft(
@@ -56,8 +59,9 @@ def run(args: argparse.Namespace) -> int:
         tuned_on=args.tuned_on,
         declared=args.declare,
     )
+    seconds = args.seconds if args.like is None else seconds_per_answer(args.like)
     plan.save(args.output)
-    expected = Expectation(args.conditions, args.item_sd, args.control_sd, args.seconds)
+    expected = Expectation(args.conditions, args.item_sd, args.control_sd, seconds)
     print_text(plan_text(plan, expected))
     print(args.output)
     return 0

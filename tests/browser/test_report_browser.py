@@ -201,6 +201,12 @@ def test_printed_tables_fit_the_paper(browser: Browser, page: Path) -> None:
         e => e.getBoundingClientRect().right > window.innerWidth + 1).map(e => e.outerHTML.slice(0, 120))"""
     )
     assert wide == []
+    folded = browser.run(
+        """Array.from(document.querySelectorAll('details:not([open]) > :not(summary)')).filter(
+        e => e.textContent.trim() && (!e.checkVisibility({contentVisibilityAuto: true}) || !e.getClientRects().length)
+        ).map(e => e.outerHTML.slice(0, 80))"""
+    )
+    assert folded == []
     # ink on white whatever the reader's screen prefers
     browser.open(page, PRINTED, "dark", "print")
     assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -110,3 +110,17 @@ def test_plan_writes_a_plan_that_loads(tmp_path: Path, capsys: pytest.CaptureFix
     made = load_plan(path)
     assert (made.m, made.r, len(made.claims)) == (2, 79, 2)
     assert "least R for the floor 39" in capsys.readouterr().out
+
+
+def test_plan_takes_its_time_from_a_run(ncs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """12 items, 4 cells of 81 sets and the blank arm's baseline: 12 x (4 x 81 + 1) answers in 39 s, 0.01 s each."""
+    words = ["plan", "--claim", "necessity:tiny-digits/a:ncs_digits", "-o", str(tmp_path / "plan.json")]
+    with pytest.raises(HarnessHeadsError, match="do not say how long"):
+        given(*words, "--like", str(ncs))
+    assert not (tmp_path / "plan.json").exists()
+    folder = syn.write_ncs(tmp_path / "run", WORLD)
+    next(folder.rglob("*_results.json")).write_text('{"total_evaluation_time_seconds": "39.0"}')
+    assert given(*words, "--n", "100", "--like", str(folder)) == 0
+    out = capsys.readouterr().out
+    # 100 items x 3 cells x (1 + 1 + 39) sets
+    assert "12300 answers" in out and "at 0.01 s an answer" in out and "MB of memory" in out
