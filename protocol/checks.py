@@ -64,7 +64,7 @@ def complete(task: TaskEvidence, asked: int | None, torn: bool, where: str, note
 
 def _rank(missing: Sequence[int], expected: int) -> str:
     """Name the rank whose every item is missing, if that is the pattern."""
-    for world in range(2, 65):
+    for world in range(2, min(64, expected // 2) + 1):  # one lost item is no lost rank
         ranks = {i % world for i in missing}
         if len(ranks) < world and len(missing) == sum(len(range(r, expected, world)) for r in ranks):
             named = ", ".join(str(r) for r in sorted(ranks))
