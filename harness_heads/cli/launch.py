@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness_heads.errors import HarnessHeadsError
+from harness_heads.errors import HarnessHeadsError, did_you_mean
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("lmms_eval: interrupted; run the same command with the same --output_path to go on", file=sys.stderr)
         return 130
     except Exception as error:
-        cause = _ours(error)
+        cause = _ours(error) or _in_our_words(error)
         if cause is not None:
             print(f"lmms_eval: error: {cause}", file=sys.stderr)
         else:
@@ -101,6 +102,26 @@ def _ours(error: BaseException) -> HarnessHeadsError | None:
         attempt = getattr(seen, "last_attempt", None)
         inner = attempt.exception() if attempt is not None and attempt.done() else None
         seen = inner or seen.__cause__ or seen.__context__
+    return None
+
+
+def _in_our_words(error: BaseException) -> HarnessHeadsError | None:
+    """What a user mistyped and lmms-eval answers with every name it knows: one line with the nearest name."""
+    from harness_heads.models.hosts import HOSTS, PREFIXES
+    from harness_heads.tasks.catalogue import catalogue
+
+    text = str(error)
+    if match := re.match(r"Tasks not found: (.*?)\. Try ", text):
+        names = [name.strip() for name in match[1].split(",")]
+        hints = [f"{name!r}{did_you_mean(name, catalogue())}" for name in names]
+        return HarnessHeadsError(f"no task is called {', '.join(hints)} (`lmms_eval --tasks list` prints all)")
+    if match := re.match(r"Model '(.*?)' not found", text):
+        known = {f"{prefix}_{short}" for prefix in PREFIXES for host in HOSTS for short in (host.model_id, *host.short)}
+        hint = did_you_mean(match[1], known)
+        hosts = ", ".join(host.short[0] for host in HOSTS)
+        return HarnessHeadsError(
+            f"no model is called {match[1]!r}{hint} (ours: {'_, '.join(PREFIXES)}_ before one of {hosts})"
+        )
     return None
 
 

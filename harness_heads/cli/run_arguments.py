@@ -42,6 +42,10 @@ def prepare(namespace: argparse.Namespace, data: Sequence[str]) -> Path:
     ``--output_path`` says otherwise, ``head_set=x`` becomes ``head_set=x@digest`` (lmms-eval's response cache keys on
     the argument string, not on the content of the file), and local data are made known to the tasks.
     """
+    if namespace.limit is not None and namespace.limit != -1 and namespace.limit <= 0:
+        raise HarnessHeadsError(f"--limit {namespace.limit:g} leaves no item; give 1 or more, or leave it out")
+    if not (namespace.tasks or "").strip(" ,"):
+        raise HarnessHeadsError("--tasks names no task; `lmms_eval --tasks list` prints all")
     user = [namespace.include_path] if isinstance(namespace.include_path, str) else list(namespace.include_path or [])
     namespace.include_path = [str(TASKS), *user]
     if namespace.output_path is None:

@@ -92,7 +92,33 @@ def test_masked_model_on_a_steering_task(launch: Launch) -> None:
 def test_unknown_task(launch: Launch) -> None:
     outcome = launch("--model", "masked_qwen3vl", "--model_args", TINY, "--tasks", "ncs_digit")
     assert outcome.status != 0
-    assert "ncs_digit" in outcome.err
+    (line,) = outcome.error_lines
+    assert "no task is called 'ncs_digit'; did you mean 'ncs_digits'?" in line
+    assert "Traceback" not in outcome.err
+
+
+def test_unknown_model(launch: Launch) -> None:
+    outcome = launch("--model", "mask_qwen3vl", "--model_args", TINY, "--tasks", "ncs_digits")
+    assert outcome.status != 0
+    (line,) = outcome.error_lines
+    assert "no model is called 'mask_qwen3vl'; did you mean 'masked_qwen3vl'?" in line
+    assert "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--tasks", "ncs_digits", "--limit", "0"), "--limit 0 leaves no item"),
+        (("--tasks", "ncs_digits", "--limit", "-3"), "--limit -3 leaves no item"),
+        (("--tasks", ""), "--tasks names no task"),
+        ((), "--tasks names no task"),
+    ],
+)
+def test_nothing_to_do(launch: Launch, more: tuple[str, ...], says: str) -> None:
+    outcome = launch("--model", "masked_qwen3vl", "--model_args", TINY, *more)
+    assert outcome.status != 0
+    (line,) = outcome.error_lines
+    assert says in line
 
 
 def test_an_evaluation_that_raises(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
