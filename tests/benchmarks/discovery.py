@@ -161,13 +161,14 @@ def _peak_here(name: str, tokens: int) -> float:
     model = build()
     run = variants(model, tokens, eager=True)[name]
     gc.collect()
-    before = _status("VmRSS")
+    before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of loading
     run()
-    return (_status("VmHWM") - before) / 1024
+    return (status("VmHWM") - before) / 1024
 
 
-def _status(field: str) -> int:
+def status(field: str) -> int:
+    """A field of /proc/self/status, KiB."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1])
