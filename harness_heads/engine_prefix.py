@@ -40,11 +40,12 @@ class Prefixed(Call):
             kept = torch.arange(prefix + self.key.shape[2], device=self.key.device)
         shared, own = kept[kept < prefix], kept[kept >= prefix] - prefix
         own_index = (batch[:, None], kv_heads[:, None], own[None, :])
-        shared_index = (kv_heads[:, None], shared[None, :])
-        return (
-            torch.cat([self.prefix_key[0][shared_index], self.key[own_index]], 1),
-            torch.cat([self.prefix_value[0][shared_index], self.value[own_index]], 1),
-        )
+
+        def joined(prefix: Tensor, own: Tensor) -> Tensor:
+            # whole blocks are copied, first the positions of the few key/value heads, then those per pair
+            return torch.cat([prefix[0].index_select(1, shared).index_select(0, kv_heads), own[own_index]], 1)
+
+        return joined(self.prefix_key, self.key), joined(self.prefix_value, self.value)
 
 
 @dataclass(eq=False)
