@@ -178,8 +178,8 @@ def _marks(picture: Picture, images: Images) -> Image.Image:
 
 def _label_font(draw: ImageDraw.ImageDraw, labels: Sequence[str], size: tuple[int, int]) -> Any:
     """A font in which labels are readable, and at most two fifths of the picture wide: they must not hide it."""
-    points = max(12, min(size) // 25)
-    while points > 6 and max(draw.textlength(t, font=ImageFont.load_default(points)) for t in labels) > 0.4 * size[0]:
+    points, longest = max(12, min(size) // 25), max(labels, key=len, default="")
+    while points > 6 and draw.textlength(longest, font=ImageFont.load_default(points)) > 0.4 * size[0]:
         points -= 1
     return ImageFont.load_default(points)
 
