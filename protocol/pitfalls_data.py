@@ -138,7 +138,7 @@ def control_masses(a: Analysis, test: Test) -> list[float]:
     """
     task = a.task_of(test)
     keys = control_keys(task.run, test.effect.key, test.effect.family)
-    if not keys:
+    if not keys or not task.evidence.n:
         return []
     found = [
         block.before[:, block.columns(keys)].mean(axis=0)
