@@ -38,8 +38,6 @@ def _box(text: str) -> tuple[float, float, float, float]:
 
 def run(args: argparse.Namespace) -> int:
     """Read, draw, and say what the groups of heads give to the referent."""
-    import numpy as np
-
     from harness_heads.conditions import Condition
     from harness_heads.discovery.loading import load
     from harness_heads.discovery.maps import PANELS, draw_maps, read_maps
@@ -80,11 +78,10 @@ def run(args: argparse.Namespace) -> int:
     title = f"{head_set.name} on {loaded.reference.id}: {words.splitlines()[0][:90]}"
     args.file.write_text(draw_maps(maps, image, boxes, title, condition), encoding="utf-8")
     print(f"answer: {maps.answer}")
-    where = "the referent" if referent is not None else "the image"
     for name in PANELS:
-        line = f"{name}: mean attention on {where} {np.nanmean(maps.referent[name]):.4f}"
+        line = f"{name}: mean attention on {maps.where} {maps.mean(name):.4f}"
         if maps.after:
-            line += f", under the intervention {np.nanmean(maps.after[name]):.4f}"
+            line += f", under the intervention {maps.mean(name, after=True):.4f}"
         print(line)
     print(f"-> {args.file}")
     return 0

@@ -34,17 +34,26 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("+"))
+    try:
+        return tuple(int(part) for part in text.split("+"))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: join sizes by +, as in 20+50+100") from error
 
 
 def run(args: argparse.Namespace) -> int:
     """Print every table that the sets allow."""
-    from harness_heads.discovery.overlap import chance_layer_matched, chance_uniform, matrix
+    from harness_heads.discovery.chance import uniform_chance
+    from harness_heads.discovery.output import PER_LAYER
+    from harness_heads.discovery.overlap import chance_layer_matched, matrix
 
-    sets = [_open(spec) for spec in (*args.sets, *args.native)]
-    names = _short(sets)
+    specs = (*args.sets, *args.native)
+    sets = [_open(spec) for spec in specs]
+    names = labels([s.name for s in sets], specs)
     shares = matrix(sets)
-    out: dict[str, Any] = {"sets": [[s.name, s.identity] for s in sets], "shared": shares.tolist()}
+    out: dict[str, Any] = {
+        "sets": [[n, s.name, s.identity] for n, s in zip(names, sets, strict=True)],
+        "shared": shares.tolist(),
+    }
     print("Shared heads\n")
     print(tabulate([[n, *row] for n, row in zip(names, shares.tolist(), strict=True)], headers=["", *names]))
     if len({s.model.id for s in sets}) > 1:
@@ -52,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     rows, out["chance"] = [], {}
     for i, j in combinations(range(len(sets)), 2):
         a, b = sets[i], sets[j]
-        uniform, layered = chance_uniform(len(a), len(b), a.geometry.total), chance_layer_matched(a, b)
+        uniform, layered = uniform_chance(len(a), len(b), a.geometry.total), chance_layer_matched(a, b)
         rows.append(
             [
                 f"{names[i]} / {names[j]}",
@@ -60,16 +69,21 @@ def run(args: argparse.Namespace) -> int:
                 *(f"{c.mean:.2f} [{c.low}, {c.high}]" for c in (uniform, layered)),
             ]
         )
-        out["chance"][f"{a.name} / {b.name}"] = {"uniform": asdict(uniform), "layer_matched": asdict(layered)}
+        pair = f"{names[i]} / {names[j]}"
+        out["chance"][pair] = {"uniform": uniform._asdict(), "layer_matched": layered._asdict()}
     print("\nAgainst chance: mean [central 95 %]\n")
     print(tabulate(rows, headers=["pair", "shared", "uniform sets", "layer-matched sets"]))
-    stored = _stored((*args.sets, *args.native))
+    stored = _stored(specs)
     if args.k:
         _print_curves(sets, stored, names, args.k, out)
-    if args.splits and all(s is not None for s in stored):
-        _print_ceilings([s for s in stored if s is not None], sets, names, args, out)
-    elif args.splits:
-        print("\nNoise ceiling: not estimable, it needs per-sample scores (folders of `harness-heads discover`).")
+    if args.splits:
+        layered_sets = [n for n, s in zip(names, sets, strict=True) if s.provenance.get("selection") == PER_LAYER]
+        if layered_sets:
+            print(f"\nNoise ceiling: not estimable, {', '.join(layered_sets)} holds the top heads of every layer.")
+        elif all(s is not None for s in stored):
+            _print_ceilings([s for s in stored if s is not None], sets, names, args, out)
+        else:
+            print("\nNoise ceiling: not estimable, it needs per-sample scores (folders of `harness-heads discover`).")
     if args.native:
         _print_crossover(sets, names, len(args.sets), out)
     if args.save is not None:
@@ -88,10 +102,18 @@ def _open(spec: str) -> HeadSet:
     return resolve(spec)
 
 
-def _short(sets: Sequence[HeadSet]) -> list[str]:
-    """Last parts of names where they tell the sets apart, whole names where not."""
-    tails = [s.name.rsplit("/", 1)[-1] for s in sets]
-    return tails if len(set(tails)) == len(tails) else [s.name for s in sets]
+def labels(names: Sequence[str], specs: Sequence[str]) -> list[str]:
+    """A label a set that tells it from every other: its name, less the parts that all names begin with.
+
+    Sets of one name (the same setting of two runs) go by what was typed, and by their place if that is the same too.
+    """
+    parts = [name.split("/") for name in names]
+    common = 0
+    while all(len(p) > common + 1 for p in parts) and len({p[common] for p in parts}) == 1:
+        common += 1
+    short = ["/".join(p[common:]) for p in parts]
+    out = [label if short.count(label) == 1 else spec for label, spec in zip(short, specs, strict=True)]
+    return [label if out.count(label) == 1 else f"{label} ({i})" for i, label in enumerate(out, start=1)]
 
 
 def _stored(specs: Sequence[str]) -> list[Stored | None]:
@@ -119,7 +141,7 @@ def _print_curves(
     for i, j in combinations(range(len(sets)), 2):
         curve = overlap_curve(ranked[i], ranked[j], sizes)
         rows.append([f"{names[i]} / {names[j]}", *curve])
-        out["against_k"][f"{sets[i].name} / {sets[j].name}"] = curve
+        out["against_k"][f"{names[i]} / {names[j]}"] = curve
     rows.append(["chance (uniform)", *(f"{k * k / sets[0].geometry.total:.1f}" for k in sizes)])
     print("\nOverlap against k\n")
     print(tabulate(rows, headers=["pair", *(f"k={k}" for k in sizes)]))
@@ -150,7 +172,7 @@ def _print_ceilings(
                 result.half,
             ]
         )
-        out["split_half"][f"{sets[i].name} / {sets[j].name}"] = asdict(result)
+        out["split_half"][f"{names[i]} / {names[j]}"] = asdict(result)
     print(f"\nAcross halves of the samples ({args.splits} half-splits; the range is no confidence interval)\n")
     headers = ["pair", "shared", "ceiling", "fraction", "above chance", "samples a half"]
     print(tabulate(rows, headers=headers))
@@ -171,11 +193,11 @@ def _print_crossover(sets: Sequence[HeadSet], names: Sequence[str], count: int, 
 
 
 def _save_parts(sets: Sequence[HeadSet], folder: Path) -> None:
-    from harness_heads.discovery.overlap import decompose
+    from harness_heads.discovery.overlap import decompose, distinct
 
     if len(sets) < 2:
         raise HarnessHeadsError("--save needs two sets to take apart")
-    for a, b in combinations(sets, 2):
+    for a, b in combinations(distinct(sets), 2):
         parts = decompose(a, b)
         for part in (parts.shared, parts.only_a, parts.only_b):
             if part is not None:

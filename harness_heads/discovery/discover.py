@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from harness_heads.discovery.methods import Method
 from harness_heads.discovery.output import Finding, find, write
 from harness_heads.discovery.runner import Job, Result, run_pass
 from harness_heads.discovery.samples import Corpus
-from harness_heads.discovery.score import default_k, omega_freq, omega_mean
+from harness_heads.discovery.score import default_k
 from harness_heads.errors import HarnessHeadsError
 
 ALL_SOURCES = ("last", "qsp", "out")
@@ -188,9 +187,7 @@ def _method_finding(
         clusters=result.clusters,
         k=k,
         per_layer=request.per_layer,
-        aggregate=partial(omega_freq, top=min(method.frequency or k, loaded.geometry.total))
-        if frequency
-        else omega_mean,
+        frequency=min(method.frequency or k, loaded.geometry.total) if frequency else None,
         provenance=provenance,
     )
 

@@ -53,7 +53,7 @@ def heat_map(
     row_word: str = "layer",
     column_word: str = "head",
 ) -> tuple[list[str], float, float]:
-    """An L x H map; NaN cells are left out, marked cells are framed.
+    """An L x H map; NaN cells are left out, marked cells are framed; below, the colours' range.
 
     Returns:
         SVG parts, and the width and height that they take.
@@ -64,6 +64,7 @@ def heat_map(
     largest = biggest if biggest > 0 else 1.0
     parts = [text(left, y + 10, f"{column_word} 0 to {columns - 1}")]
     frames = set(marked)
+    framed = []  # drawn last: a neighbour would cover half of a frame
     for r in range(rows):
         if r % max(1, rows // 12) == 0:
             parts.append(text(left - 6, top + r * cell + cell * 0.8, f"{row_word if r == 0 else ''} {r}", "end", 10))
@@ -71,10 +72,22 @@ def heat_map(
             value = float(values[r, c])
             if math.isnan(value):
                 continue
-            frame = 'stroke="#d62728" stroke-width="1.6"' if (r, c) in frames else 'stroke="#fff" stroke-width="0.3"'
+            at = (left + c * cell, top + r * cell, cell, cell, colour(value / largest))
             tip = f"L{r}.{c}: {value:.4g}"
-            parts.append(rectangle(left + c * cell, top + r * cell, cell, cell, colour(value / largest), frame, tip))
-    return parts, 44 + columns * cell, 20 + rows * cell
+            if (r, c) in frames:
+                framed.append(rectangle(*at, 'stroke="#d62728" stroke-width="1.6"', tip))
+            else:
+                parts.append(rectangle(*at, 'stroke="#fff" stroke-width="0.3"', tip))
+    parts += framed
+    under = top + rows * cell + 8
+    parts.append(text(left, under + 9, "0", size=10))
+    parts += [
+        rectangle(left + 10 + i * 12, under, 12, 10, colour(i / 7), 'stroke="#ccc" stroke-width="0.3"')
+        for i in range(8)
+    ]
+    framed_words = "; framed: the set" if framed else ""
+    parts.append(text(left + 112, under + 9, f"{largest:.3g}{framed_words}", size=10))
+    return parts, 44 + columns * cell, 20 + rows * cell + 24
 
 
 def histogram(
@@ -126,14 +139,17 @@ def bars(
 def overlap_picture(shares: NDArray[np.int64], names: Sequence[str]) -> str:
     """The overlap matrix of sets, each cell with its count (paper A, Figure 2)."""
     cell = 46.0
-    left = 24 + 7.0 * max(len(n) for n in names)
+    longest = 6.6 * max(len(n) for n in names)
+    left = 24 + longest
     largest = float(shares.max()) or 1.0
-    parts = []
+    title = "Heads shared by each pair of sets"
+    top = 40 + longest * math.sin(math.radians(35))
+    parts = [text(12, 20, title, size=14)]
     for i, name in enumerate(names):
-        y = 40 + i * cell
+        y = top + i * cell
         parts.append(text(left - 8, y + cell / 2 + 4, name, "end"))
         at = left + i * cell + cell / 2
-        parts.append(f'<g transform="rotate(-35 {at:g} 32)">{text(at, 32, name)}</g>')
+        parts.append(f'<g transform="rotate(-35 {at:g} {top - 8:g})">{text(at, top - 8, name)}</g>')
         for j, other in enumerate(names):
             share = float(shares[i, j]) / largest
             x = left + j * cell
@@ -144,7 +160,6 @@ def overlap_picture(shares: NDArray[np.int64], names: Sequence[str]) -> str:
                 f'<text x="{x + cell / 2:g}" y="{y + cell / 2 + 4:g}" text-anchor="middle" font-size="12" fill="{ink}" '
                 f'font-family="system-ui, sans-serif">{shares[i, j]}</text>'
             )
-    size = left + len(names) * cell
-    top = 30 + 5.0 * max(len(n) for n in names)
-    moved = f'<g transform="translate(0 {top:g})">' + "\n".join(parts) + "</g>"
-    return svg(size + top + 20, 60 + top + len(names) * cell, [moved], "Heads shared by each pair of sets")
+    # the last column's slanted name reaches beyond the matrix
+    width = left + len(names) * cell + longest
+    return svg(max(width, 280), top + len(names) * cell + 16, parts, title)

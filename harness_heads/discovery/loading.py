@@ -123,9 +123,11 @@ def code_digest() -> str:
         "attention.py",
         "reading.py",
         "layouts.py",
+        "boxes.py",
+        "regions.py",
         *(f"families/{p.name}" for p in (root / "families").glob("*.py")),
     ]
-    names += [f"discovery/{n}.py" for n in ("capture", "measure", "entropy", "prompts", "runner")]
+    names += [f"discovery/{n}.py" for n in ("answers", "capture", "measure", "entropy", "prompts", "runner", "samples")]
     names += [f"discovery/corpora/{p.name}" for p in (root / "discovery" / "corpora").glob("*.py")]
     digest = hashlib.sha256()
     for name in sorted(names):

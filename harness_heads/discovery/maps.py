@@ -47,6 +47,8 @@ class Maps:
         cells: box of each image token as fractions of the image; (n_image, 4), NaN where it covers nothing.
         referent: mean attention on the referent from the rows, per layer and group; (L,), NaN without such heads.
         after: the same under the intervention; empty without one.
+        counts: heads of each group in every layer; (L,).
+        whole: no referent was named; it is the whole image.
     """
 
     answer: str
@@ -56,6 +58,18 @@ class Maps:
     cells: NDArray[np.float64]
     referent: Mapping[str, NDArray[np.float64]]
     after: Mapping[str, NDArray[np.float64]]
+    counts: Mapping[str, NDArray[np.int64]]
+    whole: bool = False
+
+    @property
+    def where(self) -> str:
+        """What :attr:`referent` is measured on, in words."""
+        return "the image" if self.whole else "the referent"
+
+    def mean(self, group: str, after: bool = False) -> float:
+        """Mean over all heads of a group (not over layers) of the attention on the referent."""
+        values, counts = (self.after if after else self.referent)[group], self.counts[group]
+        return float((np.where(counts > 0, values, 0.0) * counts).sum() / counts.sum()) if counts.sum() else np.nan
 
 
 def read_maps(
@@ -116,6 +130,8 @@ def read_maps(
         torch.cat([part.cells for part in layout.images]).numpy(),
         _by_layer(got, head_set),
         after,
+        _counts(loaded, head_set),
+        referent is None,
     )
 
 
@@ -143,6 +159,14 @@ def _rows(layout: PromptLayout, rows: str, answer: int) -> Tensor:
 def _groups(loaded: Loaded, head_set: HeadSet) -> dict[str, tuple[Head, ...]]:
     every, own = loaded.geometry.all_heads(), set(head_set)
     return dict(zip(PANELS, (every, head_set.heads, tuple(h for h in every if h not in own)), strict=True))
+
+
+def _counts(loaded: Loaded, head_set: HeadSet) -> dict[str, NDArray[np.int64]]:
+    layers = len(loaded.geometry.heads)
+    return {
+        name: np.bincount([h.layer for h in heads], minlength=layers)
+        for name, heads in _groups(loaded, head_set).items()
+    }
 
 
 def _mean_map(got: Got, heads: Sequence[Head]) -> NDArray[np.float64]:
@@ -193,11 +217,17 @@ def draw_maps(
             )
     bottom = 48 + tall + 20
     parts.append(text(12, bottom, f"answer: {maps.answer[:120]}"))
-    height = bottom + 20
-    if gold:
-        parts += _curves(maps, condition, 12, bottom + 16, 4 * wide)
-        height = bottom + 230
+    parts.append(text(12, bottom + 18, _legend(maps, bool(gold)), size=10))
+    parts += _curves(maps, condition, 12, bottom + 36, 4 * wide)
+    height = bottom + 250
     return svg(24 + 4 * (wide + 12), height, parts, title or "Attention maps")
+
+
+def _legend(maps: Maps, gold: bool) -> str:
+    said = ["the more yellow, the more attention, each map against its own maximum"]
+    said += ["green: the referent"] if gold else []
+    said += ["red, dashed: the predicted box"] if maps.predicted else []
+    return "; ".join(said)
 
 
 def _embedded(image: Image.Image) -> str:
@@ -233,7 +263,7 @@ def _curves(maps: Maps, condition: Condition | None, x: float, y: float, width: 
     layers = len(maps.referent[PANELS[0]])
     left, right, base, high = x + 44, x + width - 180, y + 180, y + 24
     what = f"; dashed: {condition.name} on the set" if condition is not None and maps.after else ""
-    parts = [text(x, y + 10, f"attention on the referent from the {ROW_WORDS[maps.rows]}, by layer{what}")]
+    parts = [text(x, y + 10, f"attention on {maps.where} from the {ROW_WORDS[maps.rows]}, by layer{what}")]
     parts.append(f'<path d="M{left:g} {high:g}V{base:g}H{right:g}" fill="none" stroke="currentColor"/>')
     parts.append(text(left - 4, high + 4, f"{top:.2g}", "end", 10))
     parts.append(text(left - 4, base, "0", "end", 10))
@@ -248,7 +278,8 @@ def _curves(maps: Maps, condition: Condition | None, x: float, y: float, width: 
         if points:
             path = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
             parts.append(f'<polyline points="{path}" fill="none" stroke="{ink}" stroke-width="1.8"{dash}/>')
-            parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.2" fill="{ink}"/>' for a, b in points]
+            fill = "#fff" if dash else ink  # a set within one layer is points alone: hollow ones are under intervention
+            parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2.4" fill="{fill}" stroke="{ink}"/>' for a, b in points]
         parts.append(
             f'<path d="M{right + 14:g} {high + row * 16:g}h22" stroke="{ink}" stroke-width="1.8"{dash}/>'
             + text(right + 42, high + 4 + row * 16, name + (" (after)" if dash else ""), size=10)

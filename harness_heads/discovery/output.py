@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from safetensors.numpy import save_file
 from harness_heads.controls import HeadFacts
 from harness_heads.discovery.overlap import Aggregate, Scored, SplitHalf, split_half
 from harness_heads.discovery.overview import draw, words
-from harness_heads.discovery.score import Scores, omega_mean, ordered_scores, top_heads, top_per_layer
+from harness_heads.discovery.score import Scores, omega_freq, omega_mean, ordered_scores, top_heads, top_per_layer
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import Geometry, Head, HeadSet, ModelRef, load_head_set
 
+PER_LAYER = "top k per layer"
+"""Value of a set's provenance ``selection`` where it holds the best heads of every layer."""
 SCORES, HEAD_SET, PICTURE, WORDS = "scores.safetensors", "head_set.json", "overview.svg", "overview.md"
 
 
@@ -35,6 +38,7 @@ class Finding:
         head_set: the ranked set.
         ids, clusters: of the N samples.
         stability: overlap of two halves, ``None`` with fewer than two clusters.
+        frequency: top K per sample of Omega = freq, ``None`` for the mean.
     """
 
     name: str
@@ -45,6 +49,7 @@ class Finding:
     ids: tuple[str, ...]
     clusters: tuple[str, ...]
     stability: SplitHalf | None
+    frequency: int | None = None
 
 
 def find(
@@ -61,7 +66,7 @@ def find(
     clusters: Sequence[str],
     k: int,
     per_layer: bool = False,
-    aggregate: Aggregate = omega_mean,
+    frequency: int | None = None,
     provenance: Mapping[str, Any],
     splits: int = 200,
 ) -> Finding:
@@ -70,10 +75,11 @@ def find(
     Args:
         per_sample: (N, L, H) scores.  image_mass, sink_mass: (N, L, H) attention mass in the same rows.
         k: heads of the set, or of every layer with ``per_layer``.
-        aggregate: Omega.
+        frequency: top K per sample of Omega = freq, ``None`` for the mean.
         provenance: how the scores came about; size, stability and facts are added.
         splits: half-splits for the stability.
     """
+    aggregate = omega(frequency)
     scores = aggregate(per_sample)
     heads = (top_per_layer if per_layer else top_heads)(scores, geometry, k)
     stability = None
@@ -92,7 +98,7 @@ def find(
         "words": description,
         "samples": len(per_sample),
         "k": k,
-        "selection": "top k per layer" if per_layer else "flat top k, ties by (layer, head)",
+        "selection": PER_LAYER if per_layer else "flat top k, ties by (layer, head)",
         "share_of_heads": round(len(heads) / geometry.total, 4),
         **provenance,
     }
@@ -106,7 +112,12 @@ def find(
     notes["facts"] = facts.to_dict(geometry)
     rounded = tuple(float(f"{s:.6g}") for s in ordered_scores(scores, heads))
     head_set = HeadSet(f"{slug}/{name}", model, geometry, heads, rounded, notes)
-    return Finding(name, description, per_sample, scores, head_set, tuple(ids), tuple(clusters), stability)
+    return Finding(name, description, per_sample, scores, head_set, tuple(ids), tuple(clusters), stability, frequency)
+
+
+def omega(frequency: int | None) -> Aggregate:
+    """Sample aggregation: the share of samples in which a head is among the top ``frequency``, or the mean."""
+    return omega_mean if frequency is None else partial(omega_freq, top=frequency)
 
 
 def _by_head(values: Scores, geometry: Geometry) -> dict[Head, float]:
@@ -118,18 +129,20 @@ def write(finding: Finding, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     geometry = finding.head_set.geometry
     meta = {
-        "schema": "1",
+        "schema": 2,
         "name": finding.head_set.name,
         "model": finding.head_set.model.id,
-        "geometry": json.dumps({"heads": geometry.heads, "kv_heads": geometry.kv_heads}),
-        "ids": json.dumps(finding.ids),
-        "clusters": json.dumps(finding.clusters),
+        "geometry": {"heads": geometry.heads, "kv_heads": geometry.kv_heads},
+        "ids": finding.ids,
+        "clusters": finding.clusters,
+        "frequency": finding.frequency,
     }
     tensors = {
         "scores": np.ascontiguousarray(finding.per_sample, dtype=np.float32),
         "mean": np.ascontiguousarray(finding.scores, dtype=np.float32),
     }
-    save_file(tensors, folder / SCORES, meta)
+    # one entry: safetensors writes several in no fixed order, and equal runs should be equal files
+    save_file(tensors, folder / SCORES, {"discovery": json.dumps(meta)})
     finding.head_set.save(folder / HEAD_SET)
     (folder / PICTURE).write_text(draw(finding.name, finding.scores, finding.head_set), encoding="utf-8")
     (folder / WORDS).write_text(
@@ -146,10 +159,11 @@ class Stored:
     scores: NDArray[np.float64]
     ids: tuple[str, ...]
     clusters: tuple[str, ...]
+    frequency: int | None
 
     def scored(self) -> Scored:
-        """For overlaps and ceilings (samples are averaged)."""
-        return Scored(self.head_set.name, self.head_set.geometry, self.per_sample, self.clusters)
+        """For overlaps and ceilings: samples are combined as the set's own method does."""
+        return Scored(self.head_set.name, self.head_set.geometry, self.per_sample, self.clusters, omega(self.frequency))
 
 
 def read(folder: Path) -> Stored:
@@ -163,10 +177,12 @@ def read(folder: Path) -> Stored:
         raise HarnessHeadsError(f"{folder}: no {SCORES} there; give a folder that `harness-heads discover` wrote")
     try:
         with safe_open(str(path), framework="numpy") as file:
-            meta = file.metadata()
+            meta = json.loads(file.metadata()["discovery"])
             per_sample = file.get_tensor("scores").astype(np.float64)
             scores = file.get_tensor("mean").astype(np.float64)
+    except (KeyError, TypeError) as error:
+        raise HarnessHeadsError(f"{path}: it is of another version; run the discovery again") from error
     except Exception as error:  # safetensors raises its own, undocumented type
         raise HarnessHeadsError(f"{path}: it cannot be read ({error})") from error
     head_set = load_head_set(folder / HEAD_SET)
-    return Stored(head_set, per_sample, scores, tuple(json.loads(meta["ids"])), tuple(json.loads(meta["clusters"])))
+    return Stored(head_set, per_sample, scores, tuple(meta["ids"]), tuple(meta["clusters"]), meta["frequency"])

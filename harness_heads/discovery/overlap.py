@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from harness_heads.discovery.chance import Chance, ceiling_fraction, layer_chance
 from harness_heads.discovery.score import Scores, omega_mean, rank, top_heads
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import Geometry, Head, HeadSet
@@ -43,52 +42,10 @@ def check_geometry(a: HeadSet, b: HeadSet) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Chance:
-    """Overlap of two sets drawn at random.
-
-    Attributes:
-        mean, sd: of the overlap in heads.
-        low, high: central 95 % interval of the overlap, whole heads.
-    """
-
-    mean: float
-    sd: float
-    low: int
-    high: int
-
-
-def chance_uniform(size_a: int, size_b: int, total: int) -> Chance:
-    """Both sets uniform over all heads: hypergeometric."""
-    for size in (size_a, size_b):
-        if not 0 <= size <= total:
-            raise HarnessHeadsError(f"chance overlap: a set of {size} heads does not fit a model of {total}")
-    return _chance(_hypergeometric(total, size_a, size_b))
-
-
 def chance_layer_matched(a: HeadSet, b: HeadSet) -> Chance:
-    """Both sets uniform within each layer, with their own counts per layer: a sum of hypergeometrics."""
+    """Chance overlap of two sets with their own counts per layer."""
     check_geometry(a, b)
-    density = np.ones(1)
-    for total, in_a, in_b in zip(a.geometry.heads, a.per_layer, b.per_layer, strict=True):
-        if in_a and in_b:
-            density = np.convolve(density, _hypergeometric(total, in_a, in_b))
-    return _chance(density)
-
-
-def _hypergeometric(total: int, a: int, b: int) -> NDArray[np.float64]:
-    return np.asarray(stats.hypergeom(total, a, b).pmf(np.arange(min(a, b) + 1)), dtype=np.float64)
-
-
-def _chance(density: NDArray[np.float64]) -> Chance:
-    values = np.arange(len(density))
-    mean = float((values * density).sum())
-    sd = math.sqrt(max(0.0, float(((values - mean) ** 2 * density).sum())))
-    below = np.cumsum(density)
-    # a probability of exactly .025 counts as reached, whatever rounding does to the sum
-    low = int(np.searchsorted(below, 0.025 - 1e-12))
-    high = int(np.searchsorted(below, 0.975 - 1e-12))
-    return Chance(mean, sd, low, high)
+    return layer_chance(a.per_layer, b.per_layer, a.geometry.heads)
 
 
 def overlap_curve(a: Sequence[Head], b: Sequence[Head], sizes: Sequence[int]) -> list[int]:
@@ -160,19 +117,24 @@ class SplitHalf:
 def split_half(a: Scored, b: Scored, k: int, *, splits: int = SPLITS, seed: int = 0) -> SplitHalf:
     """Overlap of two settings across halves, and its noise ceiling (paper A, Tables 1 and 20).
 
-    Two settings with the same clusters are split alike, so that A's half and B's other half share no sample.
+    Clusters that both settings read fall into the same half of both, so that A's half and B's other half share no
+    sample, even where one setting read more samples than the other.
 
     Raises:
         HarnessHeadsError: different geometry, fewer than two clusters, or a ``k`` that does not fit.
     """
     if a.geometry.heads != b.geometry.heads:
         raise HarnessHeadsError(f"{a.name} and {b.name} have different geometry; indices do not match")
+    for scored in (a, b):
+        if len(set(scored.clusters)) < 2:
+            raise HarnessHeadsError(f"{scored.name}: split halves need at least two clusters, there is 1")
     rng = np.random.default_rng([seed, 0x5F])
-    alike = a.clusters == b.clusters
+    names_a, names_b = set(a.clusters), set(b.clusters)
+    groups = [sorted(g) for g in (names_a & names_b, names_a - names_b, names_b - names_a)]
     own_a, own_b, cross, smallest = [], [], [], len(a.scores)
     for _ in range(splits):
-        first_a = _half(a, rng)
-        first_b = first_a if alike else _half(b, rng)
+        first = _first_half(groups, rng)
+        first_a, first_b = (np.array([c in first for c in scored.clusters]) for scored in (a, b))
         smallest = min(smallest, *(int(m.sum()) for f in (first_a, first_b) for m in (f, ~f)))
         a1, a2 = (_top(a, mask, k) for mask in (first_a, ~first_a))
         b1, b2 = (_top(b, mask, k) for mask in (first_b, ~first_b))
@@ -180,8 +142,8 @@ def split_half(a: Scored, b: Scored, k: int, *, splits: int = SPLITS, seed: int 
         own_b.append(shared(b1, b2))
         cross.append((shared(a1, b2) + shared(a2, b1)) / 2)
     mean_a, mean_b, mean_cross = (float(np.mean(v)) for v in (own_a, own_b, cross))
-    ceiling = math.sqrt(mean_a * mean_b)
     chance = k * k / a.geometry.total
+    found = ceiling_fraction(mean_cross, mean_a, mean_b, chance)
     low, high = (float(q) for q in np.percentile(cross, [2.5, 97.5]))
     return SplitHalf(
         k,
@@ -190,20 +152,22 @@ def split_half(a: Scored, b: Scored, k: int, *, splits: int = SPLITS, seed: int 
         mean_cross,
         (low, high),
         (mean_a, mean_b),
-        ceiling,
-        mean_cross / ceiling if ceiling else math.nan,
+        found.ceiling,
+        found.fraction,
         chance,
-        (mean_cross - chance) / (ceiling - chance) if ceiling > chance else math.nan,
+        found.corrected,
     )
 
 
-def _half(scored: Scored, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Which samples fall into the first half; whole clusters, half of them."""
-    names = sorted(set(scored.clusters))
-    if len(names) < 2:
-        raise HarnessHeadsError(f"{scored.name}: split halves need at least two clusters, there is {len(names)}")
-    first = {names[i] for i in rng.permutation(len(names))[: len(names) // 2]}
-    return np.array([cluster in first for cluster in scored.clusters])
+def _first_half(groups: Sequence[Sequence[str]], rng: np.random.Generator) -> set[str]:
+    """Half of the clusters of each group; of the groups with an odd number, every second one gives one more."""
+    first: set[str] = set()
+    more = 0
+    for names in groups:
+        take = (len(names) + more) // 2
+        more = (len(names) + more) % 2
+        first |= {names[i] for i in rng.permutation(len(names))[:take]}
+    return first
 
 
 def _top(scored: Scored, mask: NDArray[np.bool_], k: int) -> tuple[Head, ...]:
@@ -244,14 +208,23 @@ def decompose(a: HeadSet, b: HeadSet) -> Decomposition:
         raise HarnessHeadsError(f"head sets {a.name!r} and {b.name!r} are of different models; transfer one first")
     both = set(a) & set(b)
     return Decomposition(
-        _part(a, f"{a.name}/shared-with-{_tail(b)}", lambda h: h in both, a, b, "shared"),
-        _part(a, f"{a.name}/without-{_tail(b)}", lambda h: h not in both, a, b, "only"),
-        _part(b, f"{b.name}/without-{_tail(a)}", lambda h: h not in both, a, b, "only"),
+        _part(a, f"{a.name}/shared-with-{_beside(a, b)}", lambda h: h in both, a, b, "shared"),
+        _part(a, f"{a.name}/without-{_beside(a, b)}", lambda h: h not in both, a, b, "only"),
+        _part(b, f"{b.name}/without-{_beside(b, a)}", lambda h: h not in both, a, b, "only"),
     )
 
 
-def _tail(head_set: HeadSet) -> str:
-    return head_set.name.rsplit("/", 1)[-1]
+def distinct(sets: Sequence[HeadSet]) -> list[HeadSet]:
+    """The sets, those that bear one name (the same setting of two runs) with their keys behind it."""
+    names = [s.name for s in sets]
+    return [s if names.count(s.name) == 1 else replace(s, name=f"{s.name}-{s.key}") for s in sets]
+
+
+def _beside(one: HeadSet, other: HeadSet) -> str:
+    """The other's name without the parts it begins with in common; its key where nothing is left."""
+    mine, parts = one.name.split("/"), other.name.split("/")
+    common = next((i for i, (x, y) in enumerate(zip(mine, parts, strict=False)) if x != y), min(len(mine), len(parts)))
+    return "-".join(parts[common:]) or other.key
 
 
 def _part(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from tqdm import tqdm
 
-from harness_heads.boxes import write_box
-from harness_heads.discovery.capture import Got, capture, to_device
+from harness_heads.discovery.answers import Answer, answers_of
+from harness_heads.discovery.capture import Got, capture
 from harness_heads.discovery.design import Options
 from harness_heads.discovery.journal import Entry, PassJournal
-from harness_heads.discovery.loading import Loaded, code_digest, end_tokens, pad_token
+from harness_heads.discovery.loading import Loaded, code_digest, pad_token
 from harness_heads.discovery.measure import (
     ENTROPY,
     MEASURES,
@@ -37,7 +34,6 @@ from harness_heads.errors import HarnessHeadsError
 
 NULL_PHRASE = "N/A"  # QRHead's null query
 _ANSWERED = ("out", "both", "first", "one")  # sources that need answer tokens
-_BOX = re.compile(r"-?[\d.]+(?:[\s,()\[\]]+-?[\d.]+){3}|(?:<loc\d+>){4}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +196,10 @@ def _read_batch(
 ) -> list[tuple[NDArray[np.float64], dict[str, int]]]:
     options = job.options
     rendered = _render(loaded, [Prompt(s.images, ask.text) for s, ask in asks])
-    answers, notes = _answers(loaded, job, rendered, asks)
+    answers = [Answer(torch.zeros(0, dtype=torch.long), ())] * len(asks)
+    notes: list[dict[str, int]] = [{}] * len(asks)
+    if job.answered:
+        answers, notes = answers_of(loaded, options, job.query == "loc", rendered, asks)
     plans: list[Plan] = []
     maps = tuple({*job.entropy, *job.calibrated})
     for row, (sample, ask) in enumerate(asks):
@@ -279,79 +278,3 @@ def _null_maps(loaded: Loaded, job: Job, asks: Sequence[tuple[Sample, Ask]]) -> 
         )
         wants.append(plan.want)
     return capture(loaded.model, loaded.family, rendered.inputs, wants, rendered.pads)
-
-
-@dataclass(frozen=True, eq=False)
-class _Answer:
-    """Token ids of an answer, and which of them count as output."""
-
-    ids: Tensor
-    output: tuple[int, ...]
-
-
-def _answers(
-    loaded: Loaded, job: Job, rendered: Rendered, asks: Sequence[tuple[Sample, Ask]]
-) -> tuple[list[_Answer], list[dict[str, int]]]:
-    if not job.answered:
-        return [_Answer(torch.zeros(0, dtype=torch.long), ())] * len(asks), [{}] * len(asks)
-    tokenizer = getattr(loaded.processor, "tokenizer", loaded.processor)
-    if job.options.output == "forced":
-        all_ids = [_forced(loaded, job, sample, ask) for sample, ask in asks]
-    else:
-        all_ids = _generate(loaded, rendered, job.options.max_new_tokens)
-    ends = end_tokens(loaded.model, loaded.processor)
-    answers, notes = [], []
-    for ids in all_ids:
-        stop = next((i for i, token in enumerate(ids) if token in ends), len(ids))
-        note = {"empty_answers": int(stop == 0)}
-        kept = ids[: max(stop, 1)]  # an empty answer is represented by its end token
-        output = tuple(range(len(kept)))
-        if job.query == "loc":
-            box = _box_tokens(tokenizer, kept)
-            note["without_box"] = int(not box)
-            output = box or output
-        answers.append(_Answer(torch.tensor(kept, dtype=torch.long), output))
-        notes.append(note)
-    return answers, notes
-
-
-def _forced(loaded: Loaded, job: Job, sample: Sample, ask: Ask) -> list[int]:
-    """Token ids of the corpus' own answer; for boxes without one, of the gold box as the family writes it."""
-    tokenizer = getattr(loaded.processor, "tokenizer", loaded.processor)
-    answer = ask.answer
-    if answer is None and job.query == "loc" and loaded.family.box_format:
-        region = sample.regions[ask.target]
-        size = sample.images[region.image].size
-        answer = write_box(region.boxes[0], loaded.family.box_format, size, size, ask.phrase)
-    if answer is None:
-        raise HarnessHeadsError(f"query {ask.text!r}: the corpus has no answer to force; use --output-tokens greedy")
-    return [int(t) for t in tokenizer(answer, add_special_tokens=False)["input_ids"]]
-
-
-def _generate(loaded: Loaded, rendered: Rendered, limit: int) -> list[list[int]]:
-    """Greedy answers of a batch, up to ``limit`` tokens, without what lies behind the end token's place."""
-    model: Any = loaded.model
-    with torch.no_grad():
-        made = model.generate(
-            **to_device(rendered.inputs, model),
-            max_new_tokens=limit,
-            do_sample=False,
-            pad_token_id=pad_token(model, loaded.processor),
-        )
-    length = rendered.inputs["input_ids"].shape[1]
-    return [[int(t) for t in row[length:]] for row in made]
-
-
-def _box_tokens(tokenizer: Any, ids: Sequence[int]) -> tuple[int, ...]:
-    """Indices of the answer tokens that spell its box, empty where there is none."""
-    ends = [len(tokenizer.decode(list(ids[: i + 1]), skip_special_tokens=False)) for i in range(len(ids))]
-    found = _BOX.search(tokenizer.decode(list(ids), skip_special_tokens=False))
-    if found is None:
-        return ()
-    starts = [0, *ends[:-1]]
-    return tuple(i for i in range(len(ids)) if starts[i] < found.end() and ends[i] > found.start())
-
-
-def file_digest(path: Path) -> str:
-    """First 16 hex digits of a file's SHA-256."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -1,89 +1,33 @@
-"""Overlap of head sets: chance level, split-half ceiling, shared and only parts."""
+"""Overlap of head sets: half splits of many settings at once, shared and only parts.
+
+Chance and ceiling are those of :mod:`harness_heads.discovery.chance`, which discovery prints with every comparison.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
+from harness_heads.discovery.chance import Ceiling, Chance, ceiling_fraction, layer_chance, uniform_chance
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import Head
 from harness_heads.protocol.statistics.intervals import Codes
 from harness_heads.protocol.statistics.ranks import Floats
 
-
-class Chance(NamedTuple):
-    """Overlap expected of two unrelated sets: mean, SD and the central 95 % (whole heads)."""
-
-    mean: float
-    sd: float
-    low: int
-    high: int
-
-
-def uniform_chance(size_a: int, size_b: int, total: int) -> Chance:
-    """Two uniform draws of ``size_a`` and ``size_b`` among ``total`` heads (hypergeometric)."""
-    if not (0 <= size_a <= total and 0 <= size_b <= total and total >= 1):
-        raise HarnessHeadsError(f"chance overlap: sizes {size_a} and {size_b} do not fit {total} heads")
-    law = stats.hypergeom(total, size_a, size_b)
-    return Chance(float(law.mean()), float(law.std()), int(law.ppf(0.025)), int(law.ppf(0.975)))
-
-
-def layer_chance(per_layer_a: Sequence[int], per_layer_b: Sequence[int], heads: Sequence[int]) -> Chance:
-    """The same with both layer profiles kept: each layer is a hypergeometric of its own, convolved exactly."""
-    if not len(per_layer_a) == len(per_layer_b) == len(heads):
-        raise HarnessHeadsError("chance overlap: profiles and geometry must have one entry per layer")
-    law = np.ones(1)
-    mean = variance = 0.0
-    for layer, (a, b, h) in enumerate(zip(per_layer_a, per_layer_b, heads, strict=True)):
-        if not (0 <= a <= h and 0 <= b <= h):
-            raise HarnessHeadsError(f"chance overlap: layer {layer} has {h} heads, the sets name {a} and {b}")
-        if a and b:
-            law = np.convolve(law, _hypergeometric(h, int(a), int(b)))
-            mean += a * b / h
-            variance += a * b * (h - a) * (h - b) / (h * h * (h - 1)) if h > 1 else 0.0
-    below = np.cumsum(law)
-    return Chance(
-        mean, math.sqrt(variance), int(np.searchsorted(below, 0.025)), int(np.searchsorted(below, 0.975 - 1e-12))
-    )
-
-
-def _hypergeometric(total: int, a: int, b: int) -> Floats:
-    """P(0), P(1), ... of the heads that two draws share."""
-    shared = range(min(a, b) + 1)
-    return np.array([math.comb(a, x) * math.comb(total - a, b - x) / math.comb(total, b) for x in shared])
-
-
-class Ceiling(NamedTuple):
-    """Overlap, the split-half ceiling and the overlap as a fraction of it; ``corrected`` takes chance off both."""
-
-    overlap: float
-    ceiling: float
-    fraction: float
-    corrected: float
-
-
-def ceiling_fraction(overlap: float, self_a: float, self_b: float, chance: float = 0.0) -> Ceiling:
-    """``C = sqrt(O_AA O_BB)``, the attenuation formula on overlaps (paper A, Tables 1 and 20).
-
-    All three overlaps must come from halves of the same size: C bounds the overlap at that size, so an overlap of sets
-    found on the full data must not be divided by it.
-
-    Args:
-        overlap: mean shared heads of setting A on one half and B on the other.
-        self_a, self_b: mean shared heads of each setting's own two halves.
-        chance: shared heads expected by chance.
-    """
-    if self_a < 0 or self_b < 0:
-        raise HarnessHeadsError("split-half ceiling: overlaps cannot be negative")
-    top = math.sqrt(self_a * self_b)
-    fraction = overlap / top if top > 0 else math.nan
-    corrected = (overlap - chance) / (top - chance) if top > chance else math.nan
-    return Ceiling(overlap, top, fraction, corrected)
+__all__ = [
+    "Ceiling",
+    "Chance",
+    "HalfSplits",
+    "Parts",
+    "ceiling_fraction",
+    "decompose",
+    "half_split_overlaps",
+    "layer_chance",
+    "uniform_chance",
+]
 
 
 class HalfSplits(NamedTuple):

@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from harness_heads.cli import attention as attention_command
 from harness_heads.cli import discover as discover_command
@@ -26,6 +27,7 @@ from harness_heads.discovery.discover import Request, check_request, discover_me
 from harness_heads.discovery.loading import Loaded, load, wrap
 from harness_heads.discovery.methods import ALL, METHODS, VARIANTS, method
 from harness_heads.discovery.output import read
+from harness_heads.discovery.overlap import split_half
 from harness_heads.discovery.prompts import SYSTEM
 from harness_heads.discovery.runner import Job, run_pass
 from harness_heads.discovery.samples import CorruptImageError, Sample
@@ -332,6 +334,23 @@ def test_eight_variants() -> None:
         method("vrhh")
 
 
+def test_equal_runs_are_equal_files_and_frequencies_read_back(tmp_path: Path) -> None:
+    """A set made by frequency is compared by frequency, not by the mean of what was measured."""
+    chosen = [method("in-sum-freq"), method("in-sum-avg")]
+    found = discover_methods(untrained(), chosen, "digits", request(tmp_path / "a", 4))
+    discover_methods(untrained(), chosen, "digits", request(tmp_path / "b", 4))
+    for file in ("scores.safetensors", "head_set.json", "overview.svg", "overview.md"):
+        where = Path("in-sum-freq-digits") / file
+        assert (tmp_path / "a" / where).read_bytes() == (tmp_path / "b" / where).read_bytes(), file
+    frequency, mean = (read(tmp_path / "a" / f"{m.name}-digits").scored() for m in chosen)
+    np.testing.assert_array_equal(frequency.scores, mean.scores)
+    np.testing.assert_allclose(frequency.aggregate(frequency.scores), found[0].scores)
+    np.testing.assert_allclose(mean.aggregate(mean.scores), found[1].scores, rtol=1e-6)
+    assert float(np.abs(found[0].scores - found[1].scores).max()) > 0.1
+    again = split_half(frequency, frequency, len(found[0].head_set))
+    assert found[0].stability is not None and again.own == found[0].stability.own
+
+
 def command(module_: Any, *words: str) -> int:
     parser = argparse.ArgumentParser()
     module_.add_parser(parser.add_subparsers())
@@ -361,6 +380,9 @@ def test_the_commands_from_discovery_to_overlap_and_maps(tmp_path: Path, capsys:
     said = capsys.readouterr().out
     assert "the set: mean attention on the referent" in said
     assert float(next(x for x in said.splitlines() if x.startswith("the set")).rsplit(" ", 1)[1]) == 0.0
+    # a mean over heads: of all 96, the set's 8 and the other 88 are the parts
+    every, own, rest = (float(x.split("referent ")[1].split(",")[0]) for x in said.splitlines() if ": mean " in x)
+    assert every == pytest.approx((8 * own + 88 * rest) / 96, abs=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -376,6 +398,24 @@ def test_the_commands_from_discovery_to_overlap_and_maps(tmp_path: Path, capsys:
 def test_bad_commands(words: list[str], message: str) -> None:
     with pytest.raises(HarnessHeadsError, match=message):
         command(discover_command, *words)
+
+
+def test_sets_of_every_layers_best_have_no_flat_ceiling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    discover_settings(untrained(), [parse_setting("dg-ref-qsp")], request(tmp_path, 2, k=2, per_layer=True))
+    assert command(overlap_command, "overlap", str(tmp_path / "dg-ref-qsp")) == 0
+    assert "dg-ref-qsp holds the top heads of every layer" in capsys.readouterr().out
+
+
+def test_sizes_are_joined_by_plus(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command(overlap_command, "overlap", "a", "--k", "4,8")
+    assert "'4,8': join sizes by +" in capsys.readouterr().err
+
+
+def test_scores_of_another_version_are_named(tmp_path: Path) -> None:
+    save_file({n: np.zeros((1, 1), np.float32) for n in ("scores", "mean")}, tmp_path / "scores.safetensors", {"a": ""})
+    with pytest.raises(HarnessHeadsError, match="another version; run the discovery again"):
+        read(tmp_path)
 
 
 def test_an_unknown_dtype_is_named() -> None:

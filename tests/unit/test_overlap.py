@@ -7,20 +7,24 @@ import math
 import numpy as np
 import pytest
 
+from harness_heads.cli.overlap import labels
+from harness_heads.discovery.chance import uniform_chance
 from harness_heads.discovery.drawing import overlap_picture
 from harness_heads.discovery.overlap import (
     Scored,
     chance_layer_matched,
-    chance_uniform,
     crossover,
     decompose,
+    distinct,
     matrix,
     overlap_curve,
     split_half,
 )
+from harness_heads.discovery.score import top_heads
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.head_sets import resolve
 from harness_heads.heads import Geometry, Head, HeadSet, ModelRef
+from harness_heads.protocol import statistics as st
 
 GEOMETRY = Geometry((6, 6, 6, 6))
 MODEL = ModelRef("toy")
@@ -39,7 +43,7 @@ def test_matrix_holds_sizes_and_shared_heads() -> None:
 
 
 def test_uniform_chance_is_hypergeometric() -> None:
-    chance = chance_uniform(100, 100, 1152)
+    chance = uniform_chance(100, 100, 1152)
     assert chance.mean == pytest.approx(100 * 100 / 1152)
     assert chance.sd == pytest.approx(math.sqrt(8.680556 * (1 - 100 / 1152) * 1052 / 1151), rel=1e-6)
     assert (chance.low, chance.high) == (4, 14)
@@ -60,7 +64,7 @@ def test_layer_matched_chance_sums_layers() -> None:
 def test_golden_chance_of_the_published_sets(one: str, other: str, uniform: float, low: float, high: float) -> None:
     for benchmark in ("refcoco", "refcoco-plus", "refcocog", "toloka", "refspatial"):
         a, b = resolve(f"vrh/{one}/{benchmark}"), resolve(f"vrh/{other}/{benchmark}")
-        assert chance_uniform(20, 20, a.geometry.total).mean == pytest.approx(uniform, abs=0.005)
+        assert uniform_chance(20, 20, a.geometry.total).mean == pytest.approx(uniform, abs=0.005)
         assert low < chance_layer_matched(a, b).mean < high
 
 
@@ -111,6 +115,38 @@ def test_equal_clusters_are_split_alike() -> None:
     assert result.cross <= result.chance + 0.5
 
 
+def test_a_setting_that_read_fewer_samples_shares_none_across_halves() -> None:
+    """Pure noise, the smaller setting is the larger one's first samples: what the halves share is chance alone."""
+    large = noisy("x", np.zeros((4, 6)), 1.0, 3, clusters=60)
+    small = Scored("y", GEOMETRY, large.scores[:20], large.clusters[:20])
+    result = split_half(large, small, 5, splits=200)
+    assert result.half == 10
+    assert result.cross <= result.chance + 0.1
+    # with the same samples on both sides noise alone would share more
+    assert (
+        len(set(top_heads(large.scores.mean(0), GEOMETRY, 5)) & set(top_heads(small.scores.mean(0), GEOMETRY, 5))) > 1
+    )
+
+
+def test_odd_groups_of_clusters_are_dealt_evenly() -> None:
+    one = noisy("x", SIGNAL, 0, 1, clusters=3)
+    other = Scored("y", GEOMETRY, one.scores, ("0", "p", "q"))  # one in common, two of its own
+    assert split_half(one, other, 2, splits=4).half == 1
+
+
+def test_half_splits_agree_with_the_protocols() -> None:
+    """Two ways to the same numbers: sets of heads here, products of matrices there."""
+    a, b = noisy("x", SIGNAL, 0.6, 1), noisy("y", SIGNAL, 0.9, 2)
+    order = np.argsort(a.clusters)  # halves are drawn over sorted names
+    result = split_half(a, b, 5, splits=50)
+    flat = [scored.scores.reshape(40, -1)[order] for scored in (a, b)]
+    cross = st.half_split_overlaps(*flat, 5, 50, np.random.default_rng([0, 0x5F]))
+    own = [st.half_split_overlaps(x, x, 5, 50, np.random.default_rng([0, 0x5F])).mean for x in flat]
+    assert (cross.mean, cross.low, cross.high) == pytest.approx((result.cross, *result.cross_range))
+    assert own == pytest.approx(list(result.own))
+    assert result.fraction == pytest.approx(result.cross / math.sqrt(own[0] * own[1]))
+
+
 def test_clusters_stay_whole() -> None:
     scores = np.zeros((6, 4, 6))
     scores[:3, 0, 0] = 9.0  # one cluster of three samples
@@ -139,6 +175,31 @@ def test_decomposition_keeps_order_and_scores() -> None:
     assert parts.only_b.heads == (Head(3, 3),)
     assert len({parts.shared.name, parts.only_a.name, parts.only_b.name}) == 3
     assert decompose(A, A).only_a is None
+
+
+def test_parts_of_many_sets_have_names_of_their_own() -> None:
+    """Two methods on one corpus, and the same setting of two runs."""
+    pairs = ((0, 0), (0, 1)), ((0, 0), (1, 1)), ((0, 0), (2, 2)), ((0, 0), (3, 3))
+    names = ("m/vrh/digits", "m/gaze/digits", "m/dg-ref-qsp", "m/dg-ref-qsp")
+    sets = distinct([make(name, *heads) for name, heads in zip(names, pairs, strict=True)])
+    parts = [decompose(a, b) for i, a in enumerate(sets) for b in sets[i + 1 :]]
+    made = [p.name for d in parts for p in (d.shared, d.only_a, d.only_b) if p is not None]
+    assert len(made) == 3 * 6 == len(set(made))
+    assert "m/vrh/digits/shared-with-gaze-digits" in made
+
+
+@pytest.mark.parametrize(
+    ("names", "specs", "wanted"),
+    [
+        (("m/vrh/digits", "m/gaze/digits"), ("a", "b"), ["vrh/digits", "gaze/digits"]),
+        (("m/vrh/digits", "m/dg-ref-qsp"), ("a", "b"), ["vrh/digits", "dg-ref-qsp"]),
+        (("m/x", "m/x", "m/y"), ("r1/x", "r2/x", "r1/y"), ["r1/x", "r2/x", "y"]),
+        (("m/x", "m/x"), ("r1/x", "r1/x"), ["r1/x (1)", "r1/x (2)"]),
+        (("m/x",), ("r1/x",), ["x"]),
+    ],
+)
+def test_labels_tell_sets_apart(names: tuple[str, ...], specs: tuple[str, ...], wanted: list[str]) -> None:
+    assert labels(names, specs) == wanted
 
 
 def test_sets_of_different_geometry_cannot_be_compared() -> None:
