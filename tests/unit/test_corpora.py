@@ -266,6 +266,9 @@ def test_the_users_boxes(tmp_path: Path) -> None:
         ("kind: stripes\nitems: []\n", "kind is strips or boxes, not 'stripes'"),
         ("kind: strips\nitem: []\n", "unknown key 'item'"),
         ("kind: strips\n", "items is a list"),
+        (CAPTIONED + "wording: {ordinals: x}\n", "wording: unknown key 'ordinals'; did you mean 'ordinal'"),
+        (CAPTIONED + "wording: {referring: Which one}\n", "wording 'Which one' has no {} for the phrase"),
+        (CAPTIONED + "wording: Which one is {}?\n", "wording: it is no mapping of keys"),
         ("- 1\n", "must hold kind and items"),
         ("kind: [\n", "is not YAML"),
     ],
@@ -286,12 +289,33 @@ def test_what_is_wrong_with_the_users_strips(tmp_path: Path, text: str, words: s
         (BOXES.replace("[[10, 20, 40, 60]]", "[[100, 20, 140, 60]]"), "outside the 64x64 image"),
         (BOXES.replace("[[10, 20, 40, 60]]", "[[40, 20, 10, 60]]"), "item 1: .*has no area"),
         (BOXES.replace("[[10, 20, 40, 60]]", "[10, 20]"), r"a list of \[x0, y0, x1, y1\]"),
+        (BOXES.replace("[[10, 20, 40, 60]]", "[]"), "item 1: .*box"),
+        (BOXES.replace("the red cup", '""'), "item 1: its phrase is empty"),
         (BOXES + "    text: a cup and a cup\n", "occurs 0 times"),
     ],
 )
 def test_what_is_wrong_with_the_users_boxes(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(HarnessHeadsError, match=words):
         box_corpus("user", 0, PROMPT, write(tmp_path, text)).sample(0, "loc")
+
+
+def test_a_corpus_with_another_picture_or_caption_is_another_corpus(tmp_path: Path) -> None:
+    """The digest stands in a run's fingerprint: what was read of the old picture is not mixed with the new one."""
+    (tmp_path / "yaml").mkdir()
+    seen = [strip_corpus("us", 0, write(tmp_path / "yaml", CAPTIONED)).provenance["sha256"]]
+    (tmp_path / "yaml" / "c.png").write_bytes(png((64, 32)))
+    seen.append(strip_corpus("us", 0, tmp_path / "yaml").provenance["sha256"])
+    folder = tmp_path / "folders" / "one"
+    folder.mkdir(parents=True)
+    for name in "abcdef":
+        (folder / f"{name}.png").write_bytes(png((64, 64)))
+    seen.append(strip_corpus("us", 0, folder.parent).provenance["sha256"])
+    assert strip_corpus("us", 0, folder.parent).provenance["sha256"] == seen[-1]
+    (folder / "captions.txt").write_text("one\ntwo\nthree\nfour\nfive\nsix\n")
+    seen.append(strip_corpus("us", 0, folder.parent).provenance["sha256"])
+    (folder / "f.png").write_bytes(png((32, 64)))
+    seen.append(strip_corpus("us", 0, folder.parent).provenance["sha256"])
+    assert len(set(seen)) == 5
 
 
 def test_the_user_is_asked_for_a_file(tmp_path: Path) -> None:

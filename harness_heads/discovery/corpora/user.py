@@ -19,6 +19,7 @@ Instead of a prompt, an item may bring its whole ``text``, in which its ``phrase
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def open_user(path: Path | None, prompt: str = "") -> Corpus:
         HarnessHeadsError: no file, no YAML, an unknown or missing key; it names the item.
     """
     if path is None:
-        raise HarnessHeadsError("corpus user: give --data with your YAML file, or a folder that holds corpus.yaml")
+        raise HarnessHeadsError("corpus user: give --data with your YAML file or folder, see docs/discovery.md")
     if path.is_dir() and not (path / "corpus.yaml").exists():
         return _strip_folders(path)
     file = path / "corpus.yaml" if path.is_dir() else path
@@ -66,9 +67,12 @@ def open_user(path: Path | None, prompt: str = "") -> Corpus:
         raise HarnessHeadsError(f"corpus user: {file.name}: kind is strips or boxes, not {kind!r}")
     if not isinstance(items, list):
         raise HarnessHeadsError(f"corpus user: {file.name}: items is a list")
-    notes = {"corpus": "user", "file": file.name, "sha256": hashlib.sha256(raw).hexdigest()[:16], "kind": kind}
+    digest = _digest(raw, [file.parent / name for name in _pictures(items)])
+    notes = {"corpus": "user", "file": file.name, "sha256": digest, "kind": kind}
     if kind == "strips":
-        wording = Wording(**{**vars(PHOTO_WORDING), **(value.get("wording") or {})})
+        own = value.get("wording") or {}
+        _check_keys(own, tuple(vars(PHOTO_WORDING)), f"corpus user: {file.name}: wording")
+        wording = Wording(**{**vars(PHOTO_WORDING), **{k: str(v) for k, v in own.items()}})
         return _Strips(file, items, wording, notes)
     return _Boxes(file, items, str(value.get("prompt") or prompt), notes)
 
@@ -82,10 +86,27 @@ def _strip_folders(path: Path) -> Corpus:
         if captions.exists():
             item["captions"] = captions.read_text(encoding="utf-8").strip().splitlines()
         items.append(item)
-    names = "\n".join(panel for item in items for panel in item["panels"])
-    digest = hashlib.sha256(names.encode()).hexdigest()[:16]
-    notes = {"corpus": "user", "folder": path.name, "file_names_sha256": digest, "kind": "strips"}
+    digest = _digest(json.dumps(items).encode(), [path / name for name in _pictures(items)])
+    notes = {"corpus": "user", "folder": path.name, "sha256": digest, "kind": "strips"}
     return _Strips(path / "strips", items, PHOTO_WORDING, notes)
+
+
+def _pictures(items: list[Any]) -> list[str]:
+    """Names of all pictures that the items give, whatever else is wrong with them."""
+    names = []
+    for item in items:
+        if isinstance(item, dict):
+            panels = item.get("panels")
+            names += [str(p) for p in (panels if isinstance(panels, list) else [item.get("image")])]
+    return names
+
+
+def _digest(words: bytes, pictures: list[Path]) -> str:
+    """16 hex digits of what the corpus says and shows: a run on other pictures is another run."""
+    digest = hashlib.sha256(words)
+    for picture in pictures:
+        digest.update(picture.read_bytes() if picture.is_file() else b"absent")
+    return digest.hexdigest()[:16]
 
 
 def _check_keys(value: Any, known: tuple[str, ...], what: str) -> None:
@@ -136,6 +157,8 @@ class _Boxes:
             if key not in item:
                 raise HarnessHeadsError(f"{name}: no {key}")
         phrase = str(item["phrase"])
+        if not phrase.strip():
+            raise HarnessHeadsError(f"{name}: its phrase is empty")
         image = open_image(self._file.parent / str(item["image"]), f"{name}, {item['image']}")
         text, span = self._text(item, phrase, name)
         answer = None if item.get("answer") is None else str(item["answer"])
