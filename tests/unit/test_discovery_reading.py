@@ -13,7 +13,7 @@ from tiny_models import BUILDERS, build
 from harness_heads.discovery.capture import Got, Want, capture
 from harness_heads.discovery.prompts import Rendered, with_answers
 from harness_heads.errors import HarnessHeadsError
-from harness_heads.families import family_of
+from harness_heads.families import FAMILIES, family_of
 from harness_heads.layouts import PromptLayout
 from harness_heads.regions import Region
 
@@ -69,6 +69,11 @@ def check(got: Got, attention: dict[int, np.ndarray], row: int, want: Want, pad:
         mean = on_image[:, want.groups["some"].numpy()].mean(1)
         np.testing.assert_allclose(got.maps["some"][layer, :heads].numpy(), mean, rtol=RELATIVE, atol=1e-15)
         assert got.sums["image"][layer, heads:].isnan().all()
+
+
+def test_no_model_type_goes_without_the_oracle() -> None:
+    held = {build(name).model.config.model_type for name in BUILDERS}
+    assert held == {name for family in FAMILIES for name in family.model_types}
 
 
 @pytest.mark.parametrize("family", BUILDERS)
