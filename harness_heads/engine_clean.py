@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from harness_heads.attention import forward_arguments, handling, installed
 from harness_heads.engine_handlers import Record
+from harness_heads.engine_share import final_row_alone
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import Family
 
@@ -50,6 +52,9 @@ def clean_pass(
 ) -> Clean:
     """Run the host's forward once, with the attention function installed and nothing changed.
 
+    Where rows will be replayed, the baseline is replayed with them; of this pass's own last layer only the final row is
+    read, and only that row is computed. Without ``joins`` it is the host's forward to the last bit.
+
     Args:
         joins: layers whose inputs are kept; from the first of them on the layers' arguments are kept too.
     """
@@ -61,15 +66,18 @@ def clean_pass(
             raise HarnessHeadsError(f"family {family.name}: its decoder takes positional arguments; not supported")
         clean.decoder_kwargs = dict(kwargs)
 
+    narrowed: AbstractContextManager[None] = nullcontext()
     hooks = [decoder.register_forward_pre_hook(on_decoder, with_kwargs=True)]
     if joins:
-        watch = _Layers(clean, frozenset(joins))
-        for index, layer in enumerate(family.layers(model)):
+        watch, layers = _Layers(clean, frozenset(joins)), family.layers(model)
+        if attention := family.attention_modules(model).get(len(layers) - 1):
+            narrowed = final_row_alone(layers[-1], attention)
+        for index, layer in enumerate(layers):
             if index >= min(joins):
                 hooks.append(layer.register_forward_pre_hook(watch.before(index), with_kwargs=True))
                 hooks.append(layer.register_forward_hook(watch.after(index)))
     try:
-        with torch.no_grad(), installed(model, family), handling(record):
+        with torch.no_grad(), installed(model, family), handling(record), narrowed:
             output = model(**forward_arguments(model, inputs))
     finally:
         for hook in hooks:

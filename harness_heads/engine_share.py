@@ -1,7 +1,7 @@
-"""Projections that need not be computed: copies of the same rows, and queries that nobody asks.
+"""Products that need not be computed: copies of the same rows, queries that nobody asks, rows that nobody reads.
 
-Hooks on the attention module's own projection layers, for the length of one layer call. They change how often a product
-is computed and nothing else; a module that names its projections differently (fused ones) is left as it is.
+Hooks on a decoder layer's own modules, for the length of one call. They change how often a product is computed and
+nothing else; a layer that names its modules differently (fused projections) is left as it is.
 """
 
 from __future__ import annotations
@@ -42,12 +42,31 @@ def without_queries(attention: nn.Module) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def final_row_alone(layer: nn.Module, attention: nn.Module) -> Iterator[None]:
+    """Of what ``layer`` gives out only the final row is read: its output projection and MLP see no other.
+
+    Keys, values and attention are computed for all rows; the other rows of the layer's output are copies and mean
+    nothing.
+    """
+
+    def spread(output: Any, length: int) -> Any:
+        if isinstance(output, tuple):  # some mixtures of experts return what their router chose as well
+            return (spread(output[0], length), *output[1:])
+        return output.expand(-1, length, *output.shape[2:])
+
+    with ExitStack() as hooks:
+        for module in (getattr(attention, "o_proj", None), getattr(layer, "mlp", None)):
+            _narrowed(hooks, module, 1, lambda hidden: hidden[:, -1:], spread)
+        yield
+
+
 def _narrowed(
     hooks: ExitStack,
     module: Any,
     axis: int,
     narrow: Callable[[Tensor], Tensor],
-    spread: Callable[[Tensor, int], Tensor],
+    spread: Callable[[Any, int], Any],
 ) -> None:
     """Let ``module`` see a narrowed input; ``spread`` widens its output over ``axis`` to the length asked for."""
     if not isinstance(module, nn.Module):
@@ -58,7 +77,7 @@ def _narrowed(
         length[:] = [args[0].shape[axis]]
         return (narrow(args[0]), *args[1:])
 
-    def after(_: nn.Module, __: Any, output: Tensor) -> Tensor:
+    def after(_: nn.Module, __: Any, output: Any) -> Any:
         return spread(output, length[0])
 
     hooks.callback(module.register_forward_pre_hook(before).remove)
