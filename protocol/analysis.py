@@ -25,7 +25,10 @@ from harness_heads.protocol.resampled import RESAMPLES, Bootstrap, Resampled
 from harness_heads.protocol.scores import ScoreTable, score_tables
 
 ALPHA = 0.05
-CLAIM_SCORES = {"necessity": ("ncs", "ncs_grid", "grounding_drop", "stock_loss"), "steerability": ("cers",)}
+CLAIM_SCORES = {
+    "necessity": ("ncs", "ncs_grid", "grounding_drop", "stock_drop", "stock_loss"),
+    "steerability": ("cers",),
+}
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from harness_heads.protocol.plan import Plan, plan_from_dict
 
 RECIPE, ARM, CONDITION = "fan", "answers", "fan"
 HEAD_SET, FAN = "head_set.json", "fan.json"
+UNTOUCHED = "untouched"
+"""Label of the run under the empty set: the host's own score."""
 SCHEMA = 1
 _SAMPLES = re.compile(r"_?samples_(?P<task>.+)\.jsonl$")
 _NOT_SCORES = ("doc_id", "idx", "doc_hash", "prompt_hash", "target_hash")
@@ -31,7 +33,7 @@ _SCORE_NAMES = ("score", "correct", "exact_match", "accuracy", "acc")
 
 @dataclass(frozen=True)
 class Member:
-    """One run of a fan: the set it was run under, and whether it is the set itself or a control."""
+    """One run of a fan: the set it was run under, and whether it is the set itself, a control or the empty set."""
 
     label: str
     heads: HeadSet
@@ -81,6 +83,8 @@ def is_member(path: Path) -> bool:
 def read_fan(folders: Sequence[Path]) -> list[tuple[RunInfo, TaskEvidence]]:
     """Fans of all parents among ``folders``, one task evidence per parent and task.
 
+    A fan made by hand may lack the untouched host: what its sets cost is then counted from a perfect score.
+
     Raises:
         HarnessHeadsError: a run, a task or an item that some of the sets have and others lack.
     """
@@ -113,6 +117,9 @@ def _tasks(parent: Member, members: Sequence[Member], plan: str | None) -> list[
     entries = [SetEntry("empty", empty_set(parent.heads.model, parent.heads.geometry))]
     keyed: list[tuple[str, Member]] = []
     for member in sorted(members, key=lambda m: (m.label != "set", *_family(m.label))):
+        if member.label == UNTOUCHED:
+            keyed.append((entries[0].key, member))
+            continue
         if member.label == "set":
             entry = SetEntry("discovered", member.heads)
         else:

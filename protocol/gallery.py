@@ -84,7 +84,7 @@ def _bars(a: Analysis, test: Test, task: TaskEvidence, item: int, control: int) 
 def _cells(task: TaskEvidence, test: Test) -> list[tuple[str, str, str]]:
     """Arms and conditions behind a score: (arm, condition, words)."""
     condition = test.effect.condition
-    if test.effect.score == "stock_loss":
+    if test.effect.score in ("stock_drop", "stock_loss"):
         return [(arm, c, "score") for arm, c in sorted(task.blocks)]
     if test.effect.score == "ncs":
         return [(arm, condition, arm) for arm in ("matched", "mismatched")]

@@ -17,6 +17,7 @@ _VERBS = {
     "ncs": "is necessary beyond its controls",
     "ncs_grid": "is necessary beyond its controls",
     "grounding_drop": "is necessary for grounding beyond its controls",
+    "stock_drop": "costs the task more than its controls",
     "stock_loss": "costs the task more than its controls",
     "cers": "steers better than its controls",
 }

@@ -42,6 +42,7 @@ LABELS: Mapping[str, str] = {
     "grounding_drop": "grounding accuracy drop",
     "mislocated": "valid box, IoU below .5",
     "unparsable": "answer that is no box",
+    "stock_drop": "task score, untouched minus intervened",
     "stock_loss": "1 - task score",
 }
 
@@ -96,7 +97,7 @@ def score_tables(task: TaskEvidence, run: RunInfo) -> tuple[ScoreTable, ...]:
     """Every score that the task's arms and conditions determine."""
     empty = run.sets.baseline.key
     if run.value.get("fan"):
-        return _fan(task)
+        return _fan(task, empty)
     out: list[ScoreTable] = []
     for condition in _shared(task, "matched", "mismatched"):
         out += _necessity(task, condition, empty)
@@ -203,10 +204,15 @@ def _grounding(task: TaskEvidence, arm: str, condition: str, block: Block, empty
     return [ScoreTable(n, condition, keys, v, n == "grounding_drop") for n, v in values.items()]
 
 
-def _fan(task: TaskEvidence) -> tuple[ScoreTable, ...]:
-    """A stock task answered in words under each set: what was lost of its score."""
+def _fan(task: TaskEvidence, empty: str) -> tuple[ScoreTable, ...]:
+    """A stock task answered in words under each set: what its score lost, against the host where that was run."""
     ((_, condition), block) = next(iter(task.blocks.items()))
-    return (ScoreTable("stock_loss", condition, block.sets, 1.0 - np.exp(block.logprobs[:, :, 0]), True),)
+    scores = np.exp(block.logprobs[:, :, 0])
+    if empty not in block.sets:
+        return (ScoreTable("stock_loss", condition, block.sets, 1.0 - scores, True),)
+    keys = tuple(key for key in block.sets if key != empty)
+    drop = scores[:, [block.sets.index(empty)]] - scores[:, block.columns(keys)]
+    return (ScoreTable("stock_drop", condition, keys, drop, True),)
 
 
 def _regions(detail: Mapping[str, object], arm: str) -> Mapping[str, Any]:

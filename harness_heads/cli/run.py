@@ -21,9 +21,9 @@ from tqdm import tqdm
 from harness_heads import controls, head_sets
 from harness_heads.conditions import Op
 from harness_heads.errors import HarnessHeadsError
-from harness_heads.heads import HeadSet
+from harness_heads.heads import HeadSet, empty_set
 from harness_heads.models.hosts import PREFIXES, prefix_of
-from harness_heads.protocol.fan import write_fan_file
+from harness_heads.protocol.fan import HEAD_SET, UNTOUCHED, write_fan_file
 from harness_heads.protocol.plan import Plan, load_plan
 
 OURS = ("host", "op", "limit")
@@ -38,12 +38,14 @@ class Step:
         folder: run folder below the plan's output.
         model, model_args: what runs.
         tasks: task names.
+        heads: the set of a fan's run, which its folder holds as a file.
     """
 
     folder: str
     model: str
     model_args: Mapping[str, Any]
     tasks: tuple[str, ...]
+    heads: HeadSet | None = None
 
     def command(self, out: Path, limit: int | None) -> list[str]:
         """Arguments of ``python -m harness_heads``."""
@@ -71,6 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         for step in todo:
             print("lmms_eval " + " ".join(step.command(arguments.out, limit)))
         return 0
+    declare_fans(todo, plan, arguments.out)
     for step in tqdm(todo, desc="runs of the plan"):
         if _finished(arguments.out / step.folder, step.tasks):
             continue
@@ -114,8 +117,20 @@ def steps(plan: Plan, plan_path: Path, out: Path) -> Iterator[Step]:
         yield from _fan(plan, shared, host, tuple(stock), out)
 
 
+def declare_fans(todo: Sequence[Step], plan: Plan, out: Path) -> None:
+    """Write what fans need before their first run: a head-set file a run, and what is to be run."""
+    fans: dict[Path, list[Step]] = {}
+    for step in todo:
+        if step.heads is not None:
+            folder = out / step.folder
+            step.heads.save(folder / HEAD_SET)
+            fans.setdefault(folder.parent, []).append(step)
+    for folder, members in fans.items():
+        write_fan_file(folder, [Path(step.folder).name for step in members], members[0].tasks, plan)
+
+
 def _fan(plan: Plan, shared: Mapping[str, Any], host: str, tasks: tuple[str, ...], out: Path) -> Iterator[Step]:
-    """Stock tasks: the host untouched, every set, and every control of every set, as head-set files below ``out``."""
+    """Stock tasks: the host untouched, every set, and every control of every set, by head-set files below ``out``."""
     op = str(plan.settings.get("op", "ablate"))
     if op not in PREFIXES.values():
         raise HarnessHeadsError(f"plan: settings.op={op!r} is no operation; write mask, steer or ablate")
@@ -125,16 +140,14 @@ def _fan(plan: Plan, shared: Mapping[str, Any], host: str, tasks: tuple[str, ...
     for name in plan.sets:
         parent = head_sets.resolve(name)
         parent = parent if plan.k is None else parent.top(plan.k)
-        fan: list[tuple[str, HeadSet]] = [("set", parent)]
+        fan: list[tuple[str, HeadSet]] = [(UNTOUCHED, empty_set(parent.model, parent.geometry)), ("set", parent)]
         for family in plan.families:
             drawn = controls.draw_controls(parent, family, plan.r or 0, seed)
             fan += [(f"{family}-{index}", heads) for index, heads in enumerate(drawn)]
-        write_fan_file(out / "stock" / parent.key, [label for label, _ in fan], tasks, plan)
         for label, heads in fan:
             folder = f"stock/{parent.key}/{label}"
-            path = out / folder / "head_set.json"
-            heads.save(path)
-            yield Step(folder, f"{prefix}_{host}", {**single, "head_set": str(path), "controls": 0}, tasks)
+            model_args = {**single, "head_set": str(out / folder / HEAD_SET), "controls": 0}
+            yield Step(folder, f"{prefix}_{host}", model_args, tasks, heads)
 
 
 def probe_op(task: str) -> Op | None:

@@ -22,7 +22,7 @@ from harness_heads.protocol.opening import headline
 from harness_heads.protocol.scores import LABELS
 from harness_heads.protocol.tables import Table
 
-SCORES = ("ncs", "ncs_grid", "grounding_drop", "cers", "stock_loss")
+SCORES = ("ncs", "ncs_grid", "grounding_drop", "cers", "stock_drop", "stock_loss")
 
 
 def results_section(a: Analysis) -> Section:

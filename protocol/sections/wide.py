@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import groupby
 
+import numpy as np
+
 from harness_heads.protocol.analysis import Analysis, Test
 from harness_heads.protocol.figures.arms import rows_of
 from harness_heads.protocol.formats import Cell, interval_cell, number, p_cell, p_value, spread_cell, value_cell, word
@@ -19,7 +21,7 @@ Cells = dict[tuple[str, str], Cell]
 PAPER_A, PAPER_B = "of arXiv:2610.13111", "of arXiv:2608.27417"
 NONE = word("-")
 _SETTING = re.compile(r"^(?P<corpus>[^-]+)-(?P<rest>(?:ord|ref)-(?:last|qsp|out))$")
-ACCURACIES = ("grounding_drop", "stock_loss")
+ACCURACIES = ("grounding_drop", "stock_drop", "stock_loss")
 
 
 def wide_section(a: Analysis) -> Section:
@@ -173,8 +175,13 @@ def _accuracies_by_k(a: Analysis) -> Iterator[Table]:
 
 
 def _levels(a: Analysis, test: Test) -> tuple[float, float, float]:
-    """Accuracy untouched, with the controls' mean and with the set; the untouched one of a fan is not known."""
+    """Accuracy untouched, with the controls' mean and with the set; a fan may not have run the untouched host."""
     e = test.effect
+    if e.score == "stock_drop":
+        task = a.task_of(test)
+        block = next(iter(task.evidence.blocks.values()))
+        base = float(np.exp(block.logprobs[:, block.sets.index(task.run.sets.baseline.key), 0]).mean())
+        return base, base - e.control_mean, base - e.mean
     if e.score == "stock_loss":
         return math.nan, 1 - e.control_mean, 1 - e.mean
     found = [a.task_of(test).effect(name, e.condition, e.key, e.family) for name in ("mislocated", "unparsable")]

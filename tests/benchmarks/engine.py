@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 import transformers
-from engine_setup import FIRST_TOUCHED, LAYERS, Letters, NaiveLoop, head_sets, model, prompt
+from engine_setup import LAYERS, Letters, NaiveLoop, head_sets, model, prompt
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from harness_heads.conditions import Condition
@@ -62,8 +62,9 @@ def floor_of(clean: int, config: Any, sets: list[HeadSet], rows: int, length: in
     into, out, mlp = 2 * d * (width + 2 * kv), 2 * width * d, 6 * d * inter
     attention = 4 * length * width
     total = clean
+    earliest = min(head.layer for heads in sets for head in heads)
     for heads in sets:
-        joins = min((head.layer for head in heads), default=FIRST_TOUCHED)
+        joins = min((head.layer for head in heads), default=earliest)
         touched = sum(head.layer == joins for head in heads) / config.num_attention_heads
         for layer in range(joins, config.num_hidden_layers):
             last = layer == config.num_hidden_layers - 1
@@ -84,6 +85,12 @@ def median(values: list[float]) -> float:
 
 def spread(values: list[float]) -> list[float]:
     return [round(min(values), 4), round(max(values), 4)]
+
+
+def commit_of() -> str:
+    """The commit that is measured."""
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def measure(scope: str, repeats: int, loop_sets: int, clock: Callable[[], float]) -> dict[str, Any]:
@@ -199,7 +206,6 @@ def main() -> None:
             f"eager forward {row['eager_over_sdpa_forward']:.2f} x sdpa)",
             flush=True,
         )
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     report = {
         "rows": rows,
         "many_sets": {"sets": options.many, "flops_over_floor": many_sets(options.many)} if options.many else None,
@@ -209,7 +215,7 @@ def main() -> None:
             "dtype": "float32", "threads": 1, "repeats": options.repeats, "loop_sets_run": options.loop_sets,
             "clock": "CPU time of the process", "baseline_in_batch": True, "dose": True, "verify": False,
         },
-        "commit": commit.stdout.strip(),
+        "commit": commit_of(),
         "machine": {"processor": platform.processor() or platform.machine(), "system": platform.system()},
         "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }  # fmt: skip

@@ -24,33 +24,69 @@ class Letters:
         return known.get(text, [20, 21])
 
 
-def model() -> Any:
-    """12 text layers, width 512, 16 heads on 4 key/value heads; 8 vision layers, width 256; vocabulary 8,192."""
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a random Qwen3-VL: arguments of its text and vision configs, and the first layer that sets touch."""
+
+    text: dict[str, Any]
+    vision: dict[str, Any]
+    first_touched: int
+
+
+SMALL = Shape(
+    {
+        "vocab_size": 8192, "hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS, "num_key_value_heads": 4, "head_dim": 32, "max_position_embeddings": 2048,
+        "rope_parameters": {
+            "rope_type": "default", "rope_theta": 1e6, "mrope_section": [6, 5, 5], "mrope_interleaved": True,
+        },
+    },
+    {
+        "depth": 8, "hidden_size": 256, "intermediate_size": 1024, "num_heads": 8, "out_hidden_size": 512,
+        "num_position_embeddings": 1024, "deepstack_visual_indexes": [1, 3],
+    },
+    FIRST_TOUCHED,
+)  # fmt: skip
+# the published config of Qwen3-VL-8B; sets touch the upper two thirds of its layers, as above
+LARGE = Shape(
+    {
+        "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 8192,
+        "rope_parameters": {
+            "rope_type": "default", "rope_theta": 5e6, "mrope_section": [24, 20, 20], "mrope_interleaved": True,
+        },
+    },
+    {
+        "depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "num_heads": 16, "out_hidden_size": 4096,
+        "num_position_embeddings": 2304, "deepstack_visual_indexes": [8, 16, 24],
+    },
+    12,
+)  # fmt: skip
+
+
+def model(shape: Shape = SMALL, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Any:
+    """A random Qwen3-VL of some shape; 12 layers of width 512 on 8 vision layers of width 256 by default."""
     from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
 
     torch.manual_seed(0)  # transformers draws its initial weights from the global generator
     config = Qwen3VLConfig(
-        text_config={
-            "vocab_size": 8192, "hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": LAYERS,
-            "num_attention_heads": HEADS, "num_key_value_heads": 4, "head_dim": 32, "max_position_embeddings": 2048,
-            "rope_parameters": {
-                "rope_type": "default", "rope_theta": 1e6, "mrope_section": [6, 5, 5], "mrope_interleaved": True,
-            },
-        },
-        vision_config={
-            "depth": 8, "hidden_size": 256, "intermediate_size": 1024, "num_heads": 8, "patch_size": 16,
-            "spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 512, "num_position_embeddings": 1024,
-            "deepstack_visual_indexes": [1, 3],
-        },
-        image_token_id=IMAGE, video_token_id=8004, vision_start_token_id=START, vision_end_token_id=END,
+        text_config=shape.text,
+        vision_config={"patch_size": 16, "spatial_merge_size": 2, "temporal_patch_size": 2, **shape.vision},
+        image_token_id=IMAGE, video_token_id=8004, vision_start_token_id=START, vision_end_token_id=END, dtype=dtype,
     )  # fmt: skip
-    made = Qwen3VLForConditionalGeneration(config).eval()
-    draw = torch.Generator().manual_seed(1)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(device):
+            made = Qwen3VLForConditionalGeneration(config).eval()
+    finally:
+        torch.set_default_dtype(before)
+    draw = torch.Generator(device).manual_seed(1)
     for name, parameter in made.model.language_model.named_parameters():
-        if "q_proj" in name or "k_proj" in name:  # peaked attention, so that interventions have effects
-            parameter.data = torch.randn(parameter.shape, generator=draw) * 2 / parameter.shape[-1] ** 0.5
-        elif parameter.ndim == 2:
-            parameter.data = torch.randn(parameter.shape, generator=draw) / parameter.shape[-1] ** 0.5
+        # peaked attention, so that interventions have effects
+        gain = 2.0 if "q_proj" in name or "k_proj" in name else 1.0
+        if parameter.ndim == 2:
+            parameter.data.normal_(0.0, gain / parameter.shape[-1] ** 0.5, generator=draw)
     return made
 
 
@@ -71,10 +107,14 @@ def prompt(image_side: int = 16, prefix: int = 14, after: int = 60) -> dict[str,
     }
 
 
-def head_sets(geometry: Geometry, count: int, seed: int = 3) -> list[HeadSet]:
-    """The empty set and ``count`` random sets of 30 heads in layers 4 to 11."""
+def head_sets(geometry: Geometry, count: int, first_touched: int = FIRST_TOUCHED, seed: int = 3) -> list[HeadSet]:
+    """The empty set and ``count`` random sets of 30 heads from some layer on."""
     draw = torch.Generator().manual_seed(seed)
-    pool = [Head(layer, head) for layer in range(FIRST_TOUCHED, len(geometry.heads)) for head in range(HEADS)]
+    pool = [
+        Head(layer, head)
+        for layer in range(first_touched, len(geometry.heads))
+        for head in range(geometry.heads[layer])
+    ]
     sets = [empty_set(MODEL, geometry)]
     for number in range(count):
         chosen = torch.randperm(len(pool), generator=draw)[:SET_SIZE].tolist()
@@ -121,11 +161,12 @@ class NaiveLoop:
 
     def _hook(self, indices: list[int]) -> Any:
         image = self.inputs["input_ids"][0] == IMAGE
+        heads = self.model.config.text_config.num_attention_heads
 
         def add_mask(_: Any, args: Any, kwargs: Any) -> Any:
             mask = kwargs["attention_mask"]
-            bias = torch.zeros(1, HEADS, mask.shape[2], mask.shape[3], dtype=mask.dtype)
-            cut = torch.zeros(mask.shape[2], mask.shape[3], dtype=torch.bool)
+            bias = mask.new_zeros(1, heads, mask.shape[2], mask.shape[3])
+            cut = torch.zeros(mask.shape[2], mask.shape[3], dtype=torch.bool, device=mask.device)
             cut[self.rows] = image
             bias[:, indices] = torch.where(cut, torch.finfo(mask.dtype).min, 0.0)
             kwargs["attention_mask"] = (mask + bias).clamp(min=torch.finfo(mask.dtype).min)

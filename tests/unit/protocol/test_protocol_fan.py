@@ -10,6 +10,7 @@ import pytest
 import synthetic as syn
 
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.heads import empty_set
 from harness_heads.protocol.analysis import analyse
 from harness_heads.protocol.evidence import evidence_from_dict, load_evidence
 from harness_heads.protocol.report import render
@@ -19,7 +20,8 @@ WORLD = syn.World(items=8, controls=4, effects={"a": 0.3})
 
 def write_fan(root: Path, scores: dict[str, Sequence[float]], payload: bool = False) -> list[Path]:
     """One folder a label, as ``harness-heads run`` leaves them; an empty list writes no samples."""
-    sets = {"set": syn.discovered(WORLD)[0]}
+    parent = syn.discovered(WORLD)[0]
+    sets = {"set": parent, "untouched": empty_set(parent.model, parent.geometry)}
     controls = [e.heads for e in syn.table(WORLD) if e.role == "control"]
     sets |= {f"layer-{i}": heads for i, heads in enumerate(controls)}
     out = []
@@ -52,6 +54,20 @@ def test_loss_of_the_set_against_each_control(tmp_path: Path, payload: bool) -> 
     assert evidence_from_dict(evidence.to_dict()).digest == evidence.digest
 
 
+def test_drop_against_the_untouched_host(tmp_path: Path) -> None:
+    """With the host's own run beside it, a set costs what it takes from that, not from a perfect score."""
+    analysis = analyse(load_evidence(write_fan(tmp_path, GOOD | {"untouched": [1, 0, 1, 1]})), 40)
+    (test,) = analysis.tests
+    assert test.effect.score == "stock_drop"
+    assert test.effect.mean == pytest.approx(0.5)
+    assert test.effect.controls == pytest.approx((0.0, -0.25, 0.0))
+    assert test.effect.p_upper == pytest.approx(1 / 4)
+    _, markdown, _ = render(analysis)
+    wide = " ".join(markdown[markdown.index("Accuracy under ablation") :].split())
+    for cell in ("baseline | 75.0", "83.3 (+8.3)", "25.0 (-50.0)"):
+        assert cell in wide
+
+
 def test_a_fan_makes_a_report(tmp_path: Path) -> None:
     _, markdown, _ = render(analyse(load_evidence(write_fan(tmp_path, GOOD)), 40))
     assert "1 - task score 0.750" in markdown
@@ -62,6 +78,7 @@ def test_a_fan_makes_a_report(tmp_path: Path) -> None:
     [
         (GOOD | {"layer-2": []}, "run under layer-2 has no samples"),
         ({k: v for k, v in GOOD.items() if k != "set"}, "the run under the set itself is missing"),
+        (GOOD | {"untouched": []}, "run under untouched has no samples"),
         (GOOD | {"layer-1": [1, 1, 1]}, "other items"),
         (GOOD | {"layer-1": [1, 1, 1, 7]}, r"no score in \[0, 1\]"),
     ],

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness_heads.cli.run import steps
+from harness_heads.cli.main import main
+from harness_heads.cli.run import declare_fans, steps
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.protocol.analysis import analyse
 from harness_heads.protocol.claims import judge
@@ -28,7 +29,9 @@ PLAN = Plan(
 def planned(folder: Path, plan: Plan = PLAN) -> list[Path]:
     """The fan's run folders, as ``run`` lays them out before its first command."""
     plan.save(folder / "plan.json")
-    return [folder / s.folder for s in steps(plan, folder / "plan.json", folder) if s.folder.startswith("stock/")]
+    todo = list(steps(plan, folder / "plan.json", folder))
+    declare_fans(todo, plan, folder)
+    return [folder / s.folder for s in todo if s.folder.startswith("stock/")]
 
 
 def answer(folder: Path, scores: list[int], task: str = "mmstar") -> None:
@@ -41,14 +44,24 @@ def answer(folder: Path, scores: list[int], task: str = "mmstar") -> None:
 def test_own_tasks_run_once_and_stock_tasks_once_a_set(tmp_path: Path) -> None:
     PLAN.save(tmp_path / "plan.json")
     made = list(steps(PLAN, tmp_path / "plan.json", tmp_path))
-    assert [s.folder.split("/")[0] for s in made] == ["mask"] + ["stock"] * 20
+    assert [s.folder.split("/")[0] for s in made] == ["mask"] + ["stock"] * 21
     words = made[0].command(tmp_path, 8)
     assert words[words.index("--tasks") + 1] == "ncs_digits" and words[-2:] == ["--limit", "8"]
     assert f"head_set={SET}" in words[3] and "controls=19" in words[3] and "plan=" in words[3]
     fan = made[1:]
-    assert [Path(s.folder).name for s in fan] == ["set", *(f"layer-{i}" for i in range(19))]
+    assert [Path(s.folder).name for s in fan] == ["untouched", "set", *(f"layer-{i}" for i in range(19))]
     assert all(s.tasks == ("mmstar",) and s.model_args["controls"] == 0 for s in fan)
+    assert [s.heads is not None and len(s.heads) for s in fan] == [0] + [8] * 20
+    assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]  # steps are said, nothing is written
+    declare_fans(made, PLAN, tmp_path)
     assert all(Path(str(s.model_args["head_set"])).is_file() for s in fan)
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    PLAN.save(tmp_path / "plan.json")
+    assert main(["run", str(tmp_path / "plan.json"), "-o", str(tmp_path / "out"), "--dry-run"]) == 0
+    assert capsys.readouterr().out.count("lmms_eval --model") == 22
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_fan_carries_its_plan_and_a_claim_about_it(tmp_path: Path) -> None:
