@@ -12,6 +12,9 @@ import datasets
 import pytest
 from launching import TINY, Launch
 
+from harness_heads.cli.main import main
+from harness_heads.protocol.plan import Claim, Plan
+
 HUB = Path(__file__).resolve().parents[1] / "fixtures" / "hub"
 METRICS = {"mmstar": "average,none", "pope": "pope_accuracy,none"}
 
@@ -45,3 +48,19 @@ def test_stock_tasks_run_under_every_intervention(prefix: str, launch: Launch, t
         assert 0 <= table[task][metric] <= 1
         [samples] = Path("out").rglob(f"*_samples_{task}.jsonl")
         assert len(samples.read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_a_fan_of_a_stock_task_from_plan_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command runs host, set and controls one by one and reports the drop against the host's own score."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    lay_out(tmp_path)
+    name = "tiny-digits/dg-ref-qsp"
+    settings = {"pretrained": "tiny-digits", "host": "qwen3vl", "op": "ablate", "limit": 2}
+    plan = Plan(claims=(Claim("necessity", name, "pope"),), settings=settings, sets=(name,), tasks=("pope",), r=1)
+    plan.save(tmp_path / "plan.json")
+    assert main(["run", "plan.json", "-o", "out"]) == 0
+    value = json.loads((tmp_path / "out/report/report.json").read_text(encoding="utf-8"))
+    (test,) = value["tests"]
+    assert test["effect"]["score"] == "stock_drop" and len(test["effect"]["controls"]) == 1
+    assert len(list((tmp_path / "out/stock").rglob("*_samples_pope.jsonl"))) == 3
