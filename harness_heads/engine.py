@@ -127,10 +127,11 @@ class Engine:
             if not bool(action.rows.any()):
                 raise HarnessHeadsError(f"condition {name}: options are read off the prompt, no row is ever decoded")
         tokens = option_tokens(self.family, self.processor, options)
-        if self.verify and self.proof is None and actions:
+        acting = [heads for heads in sets if len(heads)]
+        if self.verify and self.proof is None and actions and acting:
             from harness_heads.verify import self_check
 
-            self.proof = self_check(self, inputs, [s for s in sets if len(s)], list(actions.values()))
+            self.proof = self_check(self, inputs, acting, list(actions.values()))
         every = [one.heads for one in sets]
         clean = self._runner.record(inputs, every, list(actions.values()))
         host = option_logprobs(clean.logits[None], tokens)[0]

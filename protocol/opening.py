@@ -59,6 +59,8 @@ def is_embedded(model: str) -> bool:
 
 def sentences(a: Analysis) -> tuple[Sentence, ...]:
     """One sentence per leading test; tests of the first condition of each task come first."""
+    if a.evidence.runs and not any(run.sets.role(r) for run in a.evidence.runs for r in ("discovered", "subset")):
+        return (Sentence("The host alone was run, under no head set: arms and audits below, and no effect.", "none"),)
     first = {t.id for t in headline(a)}
     order = sorted(a.leading, key=lambda t: t.id not in first)
     return tuple(_sentence(a, t, t.id in first) for t in order)

@@ -72,7 +72,7 @@ def _run(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
             raise RuntimeError(f"{name}: expected all tensors on one device, got {shapes}")
     wanted = kwargs.get("device")
     device = torch.device(wanted) if wanted is not None else (DEVICE if there else CPU)
-    inner_kwargs = {**kwargs, "device": CPU} if wanted is not None else dict(kwargs)
+    inner_kwargs = {**kwargs, "device": CPU} if wanted is not None and device.type == DEVICE.type else dict(kwargs)
 
     def unwrapped(value: Any) -> Any:
         return value.inner if isinstance(value, Pretend) else value
@@ -119,11 +119,13 @@ def second_device() -> Iterator[torch.device]:
 
 
 def moved(model: nn.Module) -> nn.Module:
-    """All parameters and buffers of ``model`` on the device, in place."""
+    """All parameters and buffers of ``model`` on the device, in place; tied ones stay tied."""
+    known: dict[int, nn.Parameter] = {}
     for module in model.modules():
         for name, parameter in module._parameters.items():
             if parameter is not None:
-                module._parameters[name] = nn.Parameter(Pretend(parameter.data), requires_grad=False)
+                there = nn.Parameter(Pretend(parameter.data), requires_grad=False)
+                module._parameters[name] = known.setdefault(id(parameter), there)
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 module._buffers[name] = Pretend(buffer)

@@ -29,7 +29,8 @@ def set_table(
 
     Returns:
         The table: empty, discovered or subset, then each set's controls, family by family in draw order. A set that
-        ``top_k`` cuts has the role ``subset`` and the uncut set's key as parent.
+        ``top_k`` cuts has the role ``subset`` and the uncut set's key as parent. One empty set without controls is the
+        untouched host: the table holds the baseline alone.
 
     Raises:
         HarnessHeadsError: a set of another model or geometry, two names for the same heads, or what
@@ -43,6 +44,8 @@ def set_table(
             )
         if head_set.geometry.kv_heads is None and geometry.kv_heads is not None:
             head_set = replace(head_set, geometry=geometry)
+        if not head_set.heads and len(discovered) == 1 and not settings.controls:
+            continue  # asked for in so many words: the host untouched, the baseline alone
         if not settings.top_k:
             entries.append(SetEntry("discovered", head_set))
         for k in settings.top_k:
@@ -73,7 +76,9 @@ def _check_distinct(entries: Sequence[SetEntry]) -> None:
     seen: dict[str, str] = {}
     for entry in entries[1:]:
         if not entry.heads.heads:
-            raise HarnessHeadsError(f"head set {entry.heads.name!r} is empty; the baseline is there already")
+            raise HarnessHeadsError(
+                f"head set {entry.heads.name!r} is empty; the baseline is there already (for it alone: controls=0)"
+            )
         if entry.key in seen:
             raise HarnessHeadsError(
                 f"head_set: {seen[entry.key]!r} and {entry.heads.name!r} are the same heads; name them once"

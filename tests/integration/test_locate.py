@@ -31,7 +31,7 @@ def answer(wrapped: Any, sets_at_once: int) -> ProbeResult:
     inputs = wrapped.processor.apply_chat_template(
         [{"role": "user", "content": content}],
         add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt",
-    )  # fmt: skip
+    ).to(wrapped.device)  # fmt: skip
     wrapped.engine.chunk = sets_at_once
     return answer_locate(
         wrapped.engine, wrapped.family, PROBE, CONDITIONS, list(wrapped.sets), inputs, [image.size], ("sha",)

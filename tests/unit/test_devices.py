@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from second_device import DEVICE, Pretend, moved, second_device
@@ -11,9 +13,15 @@ from tiny_models import BUILDERS, Case, build
 
 from harness_heads import Mask, intervene, read
 from harness_heads.conditions import Condition
+from harness_heads.discovery.corpora.digits import Digits
+from harness_heads.discovery.design import Options
+from harness_heads.discovery.loading import wrap
+from harness_heads.discovery.runner import Job, run_pass
 from harness_heads.engine import Answers, Engine
 from harness_heads.heads import Head, HeadSet, ModelRef, empty_set
 from harness_heads.regions import Region
+from harness_heads.tiny.architecture import build_model
+from harness_heads.tiny.processor import build_processor
 
 MODEL = ModelRef("tiny")
 BOX = {"box": Region(((0.0, 0.0, 8.0, 8.0),))}
@@ -119,3 +127,18 @@ def test_library_as_on_the_cpu() -> None:
     assert not any(isinstance(value, Pretend) for value in found)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("query", ["ord", "ref"])
+def test_discovery_as_on_the_cpu(query: str) -> None:
+    def values(move: Callable[[Any], Any]) -> Any:
+        processor = build_processor()
+        model = build_model(processor.tokenizer, 3, 4).eval()
+        loaded = wrap(move(model), processor, ModelRef("tiny-digits"))
+        job = Job(Digits(0), query, ("last", "qsp", "out"), Options(), 2, 0, entropy=("last",), calibrated=("last",))
+        return run_pass(loaded, job, progress=False).measured.values
+
+    expected = values(lambda model: model)
+    with second_device():
+        found = values(moved)
+    np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
