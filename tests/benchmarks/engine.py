@@ -14,18 +14,15 @@ of scores.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from engine_setup import LAYERS, Letters, NaiveLoop, head_sets, model, prompt
+from engine_setup import LAYERS, Letters, NaiveLoop, head_sets, model, prompt, write_report
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from harness_heads.conditions import Condition
@@ -85,12 +82,6 @@ def median(values: list[float]) -> float:
 
 def spread(values: list[float]) -> list[float]:
     return [round(min(values), 4), round(max(values), 4)]
-
-
-def commit_of() -> str:
-    """The commit that is measured."""
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip()
 
 
 def measure(scope: str, repeats: int, loop_sets: int, clock: Callable[[], float]) -> dict[str, Any]:
@@ -215,13 +206,9 @@ def main() -> None:
             "dtype": "float32", "threads": 1, "repeats": options.repeats, "loop_sets_run": options.loop_sets,
             "clock": "CPU time of the process", "baseline_in_batch": True, "dose": True, "verify": False,
         },
-        "commit": commit_of(),
         "machine": {"processor": platform.processor() or platform.machine(), "system": platform.system()},
-        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }  # fmt: skip
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {options.output}")
+    write_report(options.output, report)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
 
 from harness_heads.heads import Geometry, Head, HeadSet, ModelRef, empty_set
@@ -173,3 +178,14 @@ class NaiveLoop:
             return args, kwargs
 
         return add_mask
+
+
+def write_report(path: Path, report: Mapping[str, Any]) -> None:
+    """Write what a benchmark found, with the commit and the versions that it was found on."""
+    git = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    done = subprocess.run(git, capture_output=True, text=True, check=False, cwd=Path(__file__).parent)
+    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
+    whole = {**report, "commit": done.stdout.strip(), "versions": versions}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    print(f"written to {path}")

@@ -12,16 +12,14 @@ clock between synchronisations, medians; nothing is asserted.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from engine import commit_of, floor_of, flops, median, spread
-from engine_setup import LARGE, SMALL, Letters, NaiveLoop, Shape, head_sets, model, prompt
+from engine import floor_of, flops, median, spread
+from engine_setup import LARGE, SMALL, Letters, NaiveLoop, Shape, head_sets, model, prompt, write_report
 
 from harness_heads.conditions import Condition
 from harness_heads.engine import Engine
@@ -162,12 +160,8 @@ def main(arguments: list[str] | None = None) -> None:
             "repeats": options.repeats, "loop_sets_run": options.loop_sets, "chunk": options.chunk,
             "baseline_in_batch": True, "dose": True, "verify": False,
         },
-        "commit": commit_of(),
-        "versions": {"torch": torch.__version__, "transformers": transformers.__version__},
     }  # fmt: skip
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(f"written to {options.output}")
+    write_report(options.output, report)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any
 
 import torch
-from engine_setup import FIRST_TOUCHED, HEADS, IMAGE, Letters, head_sets, model, prompt
+from engine_setup import FIRST_TOUCHED, HEADS, IMAGE, Letters, head_sets, model, prompt, write_report
 from torch import Tensor, nn
 
 from harness_heads.conditions import Condition
@@ -181,8 +181,7 @@ def main() -> None:
     for scope in SCOPES:
         rows.append(measure(scope, options.repeats))
         print(json.dumps(rows[-1]), flush=True)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps({"sets": SETS, "repeats": options.repeats, "rows": rows}, indent=1) + "\n")
+    write_report(options.output, {"sets": SETS, "repeats": options.repeats, "rows": rows})
 
 
 if __name__ == "__main__":

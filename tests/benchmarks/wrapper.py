@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 from discovery import status
-from engine_setup import MODEL, Letters, head_sets, model, prompt
+from engine_setup import MODEL, Letters, head_sets, model, prompt, write_report
 
 from harness_heads.conditions import Condition
 from harness_heads.engine import Engine
@@ -107,8 +107,8 @@ def main() -> None:
         "cpu_seconds": {"one run, 20 controls": round(together, 1), "one set alone": round(alone, 1)},
         "items": options.items,
     }
-    options.output.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(value, indent=1))
+    write_report(options.output, value)
 
 
 if __name__ == "__main__":
