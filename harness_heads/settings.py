@@ -17,6 +17,8 @@ from harness_heads.errors import HarnessHeadsError, did_you_mean
 
 DEFAULT_MODEL = "Qwen/Qwen3-VL-8B-Instruct"
 DEFAULT_CONTROLS = 20
+UNTOUCHED = "none"
+"""The ``head_set`` of a run that leaves the host as it is."""
 CONTROL_FAMILIES = ("layer", "any", "attention", "low_score", "disjoint", "kv_group", "damage")
 
 
@@ -62,7 +64,7 @@ class Settings:
 
 
 HELP: Mapping[str, str] = {
-    "head_set": "shipped name, file, or name@digest; several joined by + (a+b) share one baseline",
+    "head_set": "shipped name, file, or name@digest; several joined by + share one baseline; none: the host untouched",
     "top_k": "cut every set to its first k heads; several (20+40) make a sweep",
     "controls": "number of random control sets per set and family",
     "control_family": f"how controls are drawn, joined by +: {', '.join(CONTROL_FAMILIES)}",

@@ -18,7 +18,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from harness_heads import controls, head_sets
+from harness_heads import controls, head_sets, settings
 from harness_heads.conditions import Op
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import HeadSet, empty_set
@@ -146,7 +146,8 @@ def _fan(plan: Plan, shared: Mapping[str, Any], host: str, tasks: tuple[str, ...
             fan += [(f"{family}-{index}", heads) for index, heads in enumerate(drawn)]
         for label, heads in fan:
             folder = f"stock/{parent.key}/{label}"
-            model_args = {**single, "head_set": str(out / folder / HEAD_SET), "controls": 0}
+            named = str(out / folder / HEAD_SET) if len(heads) else settings.UNTOUCHED
+            model_args = {**single, "head_set": named, "controls": 0}
             yield Step(folder, f"{prefix}_{host}", model_args, tasks, heads)
 
 

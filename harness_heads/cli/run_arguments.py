@@ -13,6 +13,7 @@ from harness_heads import head_sets
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.models.hosts import PREFIXES
 from harness_heads.models.run_info import RUN_FOLDER_VARIABLE
+from harness_heads.settings import UNTOUCHED
 from harness_heads.tasks.data import DATA_VARIABLE
 
 RUNS = Path("reports") / "runs"
@@ -72,6 +73,8 @@ def pinned(model_args: str) -> str:
 
 def _pin(spec: str) -> str:
     spec = spec.strip()
+    if spec == UNTOUCHED:
+        return spec
     digest = head_sets.resolve(spec).identity[:12]
     return spec if "@" in spec else f"{spec}@{digest}"
 

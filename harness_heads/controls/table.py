@@ -9,7 +9,7 @@ from harness_heads.controls.draws import draw_controls
 from harness_heads.controls.facts import HeadFacts
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import Geometry, HeadSet, ModelRef, SetEntry, SetTable, empty_set
-from harness_heads.settings import Settings
+from harness_heads.settings import UNTOUCHED, Settings
 
 
 def set_table(
@@ -29,8 +29,7 @@ def set_table(
 
     Returns:
         The table: empty, discovered or subset, then each set's controls, family by family in draw order. A set that
-        ``top_k`` cuts has the role ``subset`` and the uncut set's key as parent. One empty set without controls is the
-        untouched host: the table holds the baseline alone.
+        ``top_k`` cuts has the role ``subset`` and the uncut set's key as parent.
 
     Raises:
         HarnessHeadsError: a set of another model or geometry, two names for the same heads, or what
@@ -44,8 +43,6 @@ def set_table(
             )
         if head_set.geometry.kv_heads is None and geometry.kv_heads is not None:
             head_set = replace(head_set, geometry=geometry)
-        if not head_set.heads and len(discovered) == 1 and not settings.controls:
-            continue  # asked for in so many words: the host untouched, the baseline alone
         if not settings.top_k:
             entries.append(SetEntry("discovered", head_set))
         for k in settings.top_k:
@@ -77,7 +74,7 @@ def _check_distinct(entries: Sequence[SetEntry]) -> None:
     for entry in entries[1:]:
         if not entry.heads.heads:
             raise HarnessHeadsError(
-                f"head set {entry.heads.name!r} is empty; the baseline is there already (for it alone: controls=0)"
+                f"head set {entry.heads.name!r} is empty; the baseline is there already (alone: head_set={UNTOUCHED})"
             )
         if entry.key in seen:
             raise HarnessHeadsError(

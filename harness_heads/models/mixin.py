@@ -31,7 +31,7 @@ from harness_heads.models.run_info import fingerprint, run_folder, run_informati
 from harness_heads.models.stock import generate_stock
 from harness_heads.probes import Probe, ProbeResult, probe_from_dict
 from harness_heads.regions import image_sha
-from harness_heads.settings import DEFAULT_CONTROLS, Settings, split_model_args
+from harness_heads.settings import DEFAULT_CONTROLS, UNTOUCHED, Settings, split_model_args
 
 PADDING = json.dumps({"schema": 1, "padding": True})
 """Answer to a copy that lmms-eval sends to even out its ranks; nobody reads it."""
@@ -102,7 +102,13 @@ class HeadsMixin:
     def _set_table(self) -> SetTable:
         specs = self.settings.head_set
         geometry = self.family.geometry(self.model)
-        if not specs:
+        if UNTOUCHED in specs:
+            if len(specs) > 1:
+                raise HarnessHeadsError(
+                    f"head_set={UNTOUCHED} stands alone: the untouched host is every run's baseline"
+                )
+            specs = ()
+        elif not specs:
             specs = (head_sets.default_for(self.reference.id),)
         found = [head_sets.check_model(head_sets.resolve(spec), self.reference, geometry) for spec in specs]
         return controls.set_table(found, self.settings, self.reference, geometry)
@@ -116,7 +122,7 @@ class HeadsMixin:
     def _announce(self) -> None:
         """The first line says what runs, defaults included."""
         discovered = [e for e in self.sets if e.role in ("discovered", "subset")]
-        named = ", ".join(f"{e.heads.name} ({len(e.heads)} heads, {e.key})" for e in discovered)
+        named = ", ".join(f"{e.heads.name} ({len(e.heads)} heads, {e.key})" for e in discovered) or "no head"
         how = "" if self.settings.head_set else " (default: the shipped set that fits this model)"
         count = len(self.sets.role("control"))
         print(

@@ -13,8 +13,6 @@ import pytest
 from launching import TINY, Launch
 
 from harness_heads.cli.main import main
-from harness_heads.head_sets import resolve
-from harness_heads.heads import ModelRef, empty_set
 from harness_heads.protocol.plan import Claim, Plan
 
 HUB = Path(__file__).resolve().parents[1] / "fixtures" / "hub"
@@ -68,14 +66,18 @@ def test_a_fan_of_a_stock_task_from_plan_to_report(tmp_path: Path, monkeypatch: 
     assert len(list((tmp_path / "out/stock").rglob("*_samples_pope.jsonl"))) == 3
 
 
-def test_the_untouched_host_on_a_task_of_ours(launch: Launch, tmp_path: Path) -> None:
-    """An empty set alone, without controls: the arms are audited and no effect is made up."""
-    model = ModelRef("tiny-digits")
-    empty_set(model, resolve("tiny-digits/dg-ref-qsp").geometry).save(tmp_path / "empty.json")
-    args = "pretrained=tiny-digits,head_set=empty.json,controls=0"
+def test_the_untouched_host_on_a_task_of_ours(launch: Launch) -> None:
+    """No head set: the arms are audited and no effect is made up."""
+    args = "pretrained=tiny-digits,head_set=none"
     words = ("--model", "masked_qwen3vl", "--model_args", args, "--tasks", "ncs_digits", "--limit", "4")
     outcome = launch(*words, "--output_path", "out")
     assert outcome.status == 0, outcome.err[-2000:]
     value = json.loads(Path("out/report/report.json").read_text(encoding="utf-8"))
     assert value["tests"] == [] and "host alone was run" in value["sentences"][0]["text"]
     assert "Arms without intervention" in Path("out/report/report.md").read_text(encoding="utf-8")
+
+
+def test_the_untouched_host_stands_alone(launch: Launch) -> None:
+    args = "pretrained=tiny-digits,head_set=none+tiny-digits/dg-ref-qsp"
+    outcome = launch("--model", "masked_qwen3vl", "--model_args", args, "--tasks", "ncs_digits", "--limit", "1")
+    assert outcome.status == 1 and len(outcome.error_lines) == 1 and "stands alone" in outcome.error_lines[0]

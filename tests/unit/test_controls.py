@@ -236,10 +236,10 @@ def test_table_errors(sets: tuple[HeadSet, ...], words: str) -> None:
         table(*sets)
 
 
-def test_one_empty_set_without_controls_is_the_untouched_host() -> None:
-    assert [e.role for e in table(make(), controls=0)] == ["empty"]
-    with pytest.raises(HarnessHeadsError, match="is empty"):
-        table(make(), FOUND, controls=0)
+def test_without_a_set_the_table_is_the_untouched_host() -> None:
+    assert [e.role for e in table()] == ["empty"]
+    with pytest.raises(HarnessHeadsError, match="head_set=none"):
+        table(make(), controls=0)
 
 
 def test_top_k_beyond_the_set_is_an_error() -> None:

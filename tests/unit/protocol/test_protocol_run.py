@@ -54,7 +54,8 @@ def test_own_tasks_run_once_and_stock_tasks_once_a_set(tmp_path: Path) -> None:
     assert [s.heads is not None and len(s.heads) for s in fan] == [0] + [8] * 20
     assert [p.name for p in tmp_path.iterdir()] == ["plan.json"]  # steps are said, nothing is written
     declare_fans(made, PLAN, tmp_path)
-    assert all(Path(str(s.model_args["head_set"])).is_file() for s in fan)
+    assert fan[0].model_args["head_set"] == "none"
+    assert all(Path(str(s.model_args["head_set"])).is_file() for s in fan[1:])
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
