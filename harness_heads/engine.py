@@ -43,7 +43,8 @@ class Answers:
             of the attention mass on the condition's keys, clean and intervened. Not given for the empty set.
         option_mass: ``[condition][set key]`` probability of all options together.
         numerics: ``dtype``, ``kernel``, ``mode``, and ``baseline_gap``: the largest difference of option
-            log-probabilities between the empty set and the host's own forward.
+            log-probabilities between the empty set and the host's own forward (in replay, with the products of its
+            last layer made for the final row alone).
     """
 
     logprobs: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)

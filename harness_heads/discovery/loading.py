@@ -19,6 +19,7 @@ from harness_heads.head_sets import model_id
 from harness_heads.heads import Geometry, ModelRef
 from harness_heads.tiny import NAME as TINY
 from harness_heads.tiny import WEIGHTS
+from harness_heads.weights import weights_digest
 
 _PACKAGES = ("harness-heads", "transformers", "torch", "tokenizers", "numpy", "qwen-vl-utils")
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
@@ -94,15 +95,6 @@ def wrap(model: nn.Module, processor: Any, reference: ModelRef) -> Loaded:
     """A model that is in memory already."""
     family = family_of(model)
     return Loaded(model, processor, family, reference, family.geometry(model))
-
-
-def weights_digest(model: nn.Module) -> str:
-    """Digest (12 hex digits) of every parameter's name, shape and a sample of its values."""
-    digest = hashlib.sha256()
-    for name, parameter in model.named_parameters():
-        some = parameter.detach().flatten()[:4096].double()
-        digest.update(f"{name}{tuple(parameter.shape)}{float(some.sum())!r}{float(some.abs().sum())!r}".encode())
-    return digest.hexdigest()[:12]
 
 
 def versions() -> dict[str, str]:

@@ -31,6 +31,7 @@ from harness_heads.discovery.prompts import Prompt, Rendered, render, span_rows,
 from harness_heads.discovery.samples import Ask, Corpus, CorruptImageError, Sample, choose
 from harness_heads.discovery.score import Measured
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.weights import spread_digest
 
 NULL_PHRASE = "N/A"  # QRHead's null query
 _ANSWERED = ("out", "both", "first", "one")  # sources that need answer tokens
@@ -71,6 +72,7 @@ class Job:
         """Everything that decides a sample's measures."""
         return {
             "model": loaded.describe(),
+            "values": spread_digest(loaded.model),
             "corpus": dict(self.corpus.provenance),
             "query": self.query,
             "sources": list(self.sources),

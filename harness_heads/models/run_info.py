@@ -16,6 +16,7 @@ from harness_heads.conditions import Condition, Op
 from harness_heads.heads import ModelRef, SetTable
 from harness_heads.models.hosts import Host
 from harness_heads.settings import Settings
+from harness_heads.weights import spread_digest, weights_digest
 
 SCHEMA = 1
 RUN_FOLDER_VARIABLE = "HARNESS_HEADS_RUN"
@@ -40,22 +41,10 @@ def code_version() -> str:
     return digest.hexdigest()[:12]
 
 
-def weights_digest(model: Any) -> str:
-    """Digest (12 hex digits) of every parameter's name and shape, and sums over its first 4,096 values in float64.
-
-    A folder whose weights were replaced has the same name; its answers must not be mixed with the old ones.
-    """
-    digest = hashlib.sha256()
-    for name, parameter in model.named_parameters():
-        flat = parameter.detach().flatten()[:4096].double()
-        digest.update(f"{name}{tuple(parameter.shape)}{float(flat.sum())!r}{float(flat.abs().sum())!r}".encode())
-    return digest.hexdigest()[:12]
-
-
 def fingerprint(reference: ModelRef, model: Any, sets: SetTable, settings: Settings, op: Op) -> dict[str, Any]:
     """Everything that all answers of a run share; part of every journal key."""
     return {
-        "model": [reference.id, reference.revision, weights_digest(model)],
+        "model": [reference.id, reference.revision, weights_digest(model), spread_digest(model)],
         "dtype": str(model.dtype),
         "sets": [entry.key for entry in sets],
         "op": op,

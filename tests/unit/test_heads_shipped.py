@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from harness_heads.controls import facts_of
-from harness_heads.discovery.loading import load, weights_digest
+from harness_heads.discovery.loading import load
 from harness_heads.head_sets import check_model, fitting, resolve
 from harness_heads.heads import HeadSet
+from harness_heads.weights import weights_digest
 
 NAMES = ("tiny-digits/dg-ref-qsp", "tiny-digits/dg-ord-last")
 

@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("interventions",),
     ("families",),
     ("attention",),
+    ("weights",),
     ("engine_pairs",),
     ("reading",),
     ("engine",),
