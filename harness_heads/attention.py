@@ -156,16 +156,21 @@ def installed(model: nn.Module, family: Family) -> Iterator[str]:
     config: Any = decoder.config
     before = config._attn_implementation_internal
     base = kernel_name(model, family)
+    added = []
     for layer, module in family.attention_modules(model).items():
         if module.config is not config:
             raise HarnessHeadsError(f"layer {layer}: its attention does not share the decoder's config; not supported")
-        _LAYERS[module] = layer
+        if module not in _LAYERS:
+            _LAYERS[module] = layer
+            added.append(module)
     # the private attribute on purpose: the public setter also writes to every sub-config
     config._attn_implementation_internal = _PREFIX + base
     try:
         yield base
     finally:
         config._attn_implementation_internal = before
+        for module in added:  # another model may share this config object, and must not act in the next context
+            del _LAYERS[module]
 
 
 @contextmanager
@@ -193,7 +198,7 @@ def kernel_name(model: nn.Module, family: Family) -> str:
 
 def refuse_unsupported(model: nn.Module, family: Family) -> None:
     """Raise for model states in which an intervention could be silently wrong."""
-    if model.training:
+    if model.training or any(module.training for module in family.decoder(model).modules()):
         raise HarnessHeadsError("the model is in training mode; call model.eval() first")
     modules = [model, family.decoder(model), *family.layers(model)]
     if any(hasattr(m, "_orig_mod") or getattr(m, "_compiled_call_impl", None) is not None for m in modules):
@@ -224,6 +229,11 @@ def forward_arguments(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, 
     """The processor's tensors that the model's forward takes, without a cache, logits of the final row alone."""
     known = inspect.signature(model.forward).parameters
     arguments = {name: value for name, value in inputs.items() if name in known and value is not None}
+    for name in set(inputs) - set(arguments):
+        if isinstance(inputs[name], Tensor) and inputs[name].is_floating_point():
+            raise HarnessHeadsError(
+                f"{type(model).__name__}.forward takes no {name!r}: these inputs were made for another model"
+            )
     if "input_ids" not in arguments:
         raise HarnessHeadsError("inputs hold no input_ids; pass what the host's processor made")
     if "use_cache" in known or any(p.kind is p.VAR_KEYWORD for p in known.values()):

@@ -66,10 +66,18 @@ class Condition:
         if self.op == "steer":
             if self.beta is None:
                 raise HarnessHeadsError("condition: steer needs beta, a finite number or 'hard'")
+            if self.beta != "hard" and (isinstance(self.beta, bool) or not isinstance(self.beta, int | float)):
+                raise HarnessHeadsError(f"condition: beta={self.beta!r} is no number; write a finite number or 'hard'")
             if self.beta != "hard" and not math.isfinite(self.beta):
                 raise HarnessHeadsError(f"condition: beta={self.beta} is not finite; write 'hard' for the exact limit")
         elif self.beta is not None:
             raise HarnessHeadsError(f"condition: {self.op} takes no beta (got {self.beta}); only steer does")
+        if self.keep_self and self.op != "mask":
+            raise HarnessHeadsError(f"condition: keep_self is an option of mask, {self.op} would not look at it")
+        if self.op == "ablate" and self.numerics != "float32":
+            raise HarnessHeadsError("condition: numerics concern scores, and ablate looks at none; leave it out")
+        if self.op != "ablate" and self.ablation != "zero":
+            raise HarnessHeadsError(f"condition: ablation={self.ablation} is an option of ablate, not of {self.op}")
 
     @property
     def name(self) -> str:
@@ -78,7 +86,7 @@ class Condition:
         if self.rows != ("all",):
             parts.append("rows=" + "+".join(self.rows))
         if self.beta is not None:
-            parts.append(f"beta={self.beta if self.beta == 'hard' else format(self.beta, 'g')}")
+            parts.append(f"beta={_beta_word(self.beta)}")
         if self.phase != "both":
             parts.append(f"phase={self.phase}")
         if self.keep_self:
@@ -134,6 +142,14 @@ def expand(
             else:
                 out.append(scoped)
     return tuple(out)
+
+
+def _beta_word(beta: Beta) -> str:
+    """Short where six digits say it all; two betas never share a name."""
+    if isinstance(beta, str):
+        return beta
+    short = format(beta, "g")
+    return short if float(short) == beta else repr(float(beta))
 
 
 def _known(what: str, word: str, known: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -119,14 +119,27 @@ class Watch:
                 raise HarnessHeadsError("interventions find image tokens by input_ids; do not pass inputs_embeds alone")
             self.collect()
             ids = arguments["input_ids"]
+            self.same_prompt = _same_prompt(ids, arguments)
             self.overwrite = Overwrite(self.prompts.targets(arguments), ids.device, 0, prove=True)
         new = arguments["input_ids"] if arguments.get("input_ids") is not None else arguments["inputs_embeds"]
+        if seen:
+            self._refuse_foreign(seen, arguments)
         self.overwrite.length = seen + new.shape[1]
         self.prefill = seen == 0
         if self.prefill:
             self.clean = {}
-            self.same_prompt = bool((new == new[:1]).all())
         self.forwards += 1
+
+    def _refuse_foreign(self, seen: int, arguments: Mapping[str, Any]) -> None:
+        """Raise for a cache whose prompt was not watched: what it holds is not known, and nothing would act."""
+        if seen > self.overwrite.length:
+            raise HarnessHeadsError(
+                f"the cache holds {seen} tokens, of which this context has seen {self.overwrite.length}: open the "
+                "context before the prompt is read, and read a prompt anew for every context"
+            )
+        ids = arguments.get("input_ids")
+        if ids is not None and bool((ids == self.prompts.family.image_token(self.prompts.model.config)).any()):
+            raise HarnessHeadsError("a new image on a filled cache is not supported; give the whole prompt at once")
 
     def attend(self, layer: int, call: Call) -> Tensor:
         shared = self._shared_action()
@@ -177,15 +190,35 @@ class Watch:
         """Raise if an intervention that should have acted touched nothing, or moved no attention at all."""
         self.collect()
         name = self.prompts.condition.name
-        if self.forwards and any(count == 0 for count in self.acted):
+        if not self.forwards and any(self.prompts.heads):
+            raise HarnessHeadsError(
+                f"condition {name}: no forward of this model ran inside the context, so that nothing was done; "
+                "call the model that the context was given"
+            )
+        if any(count == 0 for count in self.acted):
             raise HarnessHeadsError(
                 f"condition {name}: no row was touched in this context (phase or rows never came up); it did not act"
             )
-        if self.forwards and not all(self.moved):
+        if not all(self.moved):
             raise HarnessHeadsError(
                 f"condition {name}: the heads' attention mass did not move in {self.moved.count(False)} of "
                 f"{len(self.moved)} prompts; these heads cannot show an effect here"
             )
+
+
+def _same_prompt(ids: Tensor, arguments: Mapping[str, Any]) -> bool:
+    """Whether all rows of a batch hold the same tokens and, where pixels are at hand, the same images."""
+    if not bool((ids == ids[:1]).all()):
+        return False
+    for name, value in arguments.items():
+        if name.startswith("pixel_values") and isinstance(value, Tensor) and ids.shape[0] > 1:
+            # batched per row, or patches of all rows one after the other
+            if value.shape[0] % ids.shape[0]:
+                return False
+            rows = value.reshape(ids.shape[0], -1)
+            if not bool((rows == rows[:1]).all()):
+                return False
+    return True
 
 
 def _seen(cache: Any) -> int:
@@ -213,7 +246,12 @@ def acting(prompts: Prompts) -> Iterator[Watch]:
     watch = Watch(prompts, Overwrite((), torch.device("cpu"), 0))
     hook = model.register_forward_pre_hook(watch, with_kwargs=True)
     try:
-        with installed(model, prompts.family), handling(watch), _vision_arguments(model, watch.vision):
+        with (
+            installed(model, prompts.family),
+            handling(watch),
+            _vision_arguments(model, watch.vision),
+            _generation_refused(model),
+        ):
             yield watch
         watch.check()
     finally:
@@ -221,23 +259,61 @@ def acting(prompts: Prompts) -> Iterator[Watch]:
 
 
 @contextmanager
+def _generation_refused(model: nn.Module) -> Iterator[None]:
+    """Refuse ways of ``generate`` in which later forwards cannot be told from prompts."""
+
+    def checked(original: Any) -> Any:
+        @wraps(original)
+        def preparing(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            config: Any = result[0]
+            if config.use_cache is False:
+                raise HarnessHeadsError("under an intervention generate needs its cache; leave out use_cache=False")
+            if getattr(config, "prefill_chunk_size", None):
+                raise HarnessHeadsError(
+                    "a prompt in chunks is not supported under an intervention (prefill_chunk_size)"
+                )
+            if (config.num_beams or 1) > 1:
+                _refuse_beams()
+            return result
+
+        return preparing
+
+    with _patched(model, "_prepare_generation_config", checked):
+        yield
+
+
+@contextmanager
 def _vision_arguments(model: nn.Module, found: dict[str, Any]) -> Iterator[None]:
     """Note what the vision tower is called with in this context; the call itself is left as it is."""
-    owner: Any = model.base_model
-    original = getattr(owner, "get_image_features", None)
+
+    def noted(original: Any) -> Any:
+        @wraps(original)
+        def noting(*args: Any, **kwargs: Any) -> Any:
+            found.clear()
+            # large, and looked at only to tell whether the rows of a batch show the same images
+            found.update(kwargs)
+            return original(*args, **kwargs)
+
+        return noting
+
+    with _patched(model.base_model, "get_image_features", noted):
+        yield
+
+
+@contextmanager
+def _patched(owner: Any, name: str, around: Callable[[Any], Any]) -> Iterator[None]:
+    """``owner.name`` wrapped for the length of the context; what the instance held before is put back."""
+    original = getattr(owner, name, None)
     if original is None:
         yield
         return
-
-    @wraps(original)
-    def noting(*args: Any, **kwargs: Any) -> Any:
-        found.clear()
-        # pixels are not needed, and would be kept alive here
-        found.update({name: value for name, value in kwargs.items() if not name.startswith("pixel_values")})
-        return original(*args, **kwargs)
-
-    owner.get_image_features = noting
+    own = vars(owner).get(name)
+    setattr(owner, name, around(original))
     try:
         yield
     finally:
-        del owner.get_image_features
+        if own is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)

@@ -39,9 +39,9 @@ class Job:
     join: int
 
 
-def first_difference(action: Action, clean: Clean, family: Family) -> int:
-    """r0: the first row whose layer outputs can differ from the clean pass."""
-    if family.replay == "full":
+def first_difference(action: Action, clean: Clean, way: str) -> int:
+    """r0: the first row whose layer outputs can differ from the clean pass; 0 where rows cannot begin in the middle."""
+    if way == "full":
         return 0
     masks = {id(mask): mask for mask in clean.record.masks.values()}
     return min(_first_difference(action, mask) for mask in masks.values())

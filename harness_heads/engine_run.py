@@ -71,9 +71,10 @@ class Runner:
         return self.chunk or max(1, (GPU_ROWS if on_gpu else CPU_ROWS) // rows)
 
     def _grouped(self, clean: Clean, sets: Sequence[Heads], actions: Mapping[str, Action]) -> dict[str, Outcome]:
+        way = self.family.replay_way(self.model)
         starts: dict[int, dict[str, Action]] = {}
         for name, action in actions.items():
-            starts.setdefault(first_difference(action, clean, self.family), {})[name] = action
+            starts.setdefault(first_difference(action, clean, way), {})[name] = action
         outcomes: dict[str, Outcome] = {}
         for first_row, group in starts.items():
             jobs, rows = _jobs(sets, group)

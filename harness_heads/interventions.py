@@ -76,6 +76,10 @@ class Action:
         """Whether each key position (long) is one of the condition's keys; bool."""
         return _at(self.keys, positions, False)
 
+    def others_at(self, positions: Tensor) -> Tensor:
+        """Whether each key position (long) is an image token that steering lowers; bool."""
+        return _at(self.others, positions, False)
+
     def allowed(self, row_positions: Tensor, key_positions: Tensor, visible: Tensor) -> Tensor:
         """Keys that each row may still attend to, where the operation is a pure cut (mask, hard steering).
 
@@ -91,7 +95,7 @@ class Action:
             if self.condition.keep_self:
                 allowed = allowed | (visible & (row_positions[:, None] == key_positions[None, :]))
             return allowed
-        others = _at(self.others, key_positions, False)
+        others = self.others_at(key_positions)
         target, text = visible & keys, visible & ~(keys | others)
         sees_target, sees_text = target.any(-1, keepdim=True), text.any(-1, keepdim=True)
         # of the visible keys only those of the highest bias survive the limit
@@ -102,7 +106,7 @@ class Action:
         beta = self.condition.beta
         if not isinstance(beta, int | float):
             raise HarnessHeadsError(f"condition {self.condition.name}: has no finite beta to add")
-        up, down = self.keys_at(key_positions), _at(self.others, key_positions, False)
+        up, down = self.keys_at(key_positions), self.others_at(key_positions)
         return beta * (up.double() - down.double())
 
     def shifted(self, by: int) -> Action:
@@ -130,6 +134,9 @@ def resolve(condition: Condition, layout: PromptLayout, regions: Mapping[str, Re
         HarnessHeadsError: if it could not act there: an unknown region, no row in scope, no key, no (row, key) pair.
     """
     name, length = condition.name, layout.length
+    for taken in ("image", "text", ""):
+        if taken in regions:
+            raise HarnessHeadsError(f"condition {name}: a region cannot be called {taken!r}; give it another name")
     generated = condition.phase != "prefill" and condition.rows == ("all",)
     rows = torch.zeros(length, dtype=torch.bool)
     if condition.phase != "decode":

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from harness_heads.conditions import Beta, Condition
 from harness_heads.engine_generate import Prompts, acting
+from harness_heads.engine_options import without_padding
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import family_of
 from harness_heads.heads import Head, HeadSet
@@ -96,21 +97,38 @@ def read(
 ) -> Tensor:
     """Attention of every head, summed over ``image`` and each region, averaged over rows.
 
+    Args:
+        inputs: tensors of one prompt; padding is taken off first.
+        rows: row groups, or row numbers of the prompt without padding (negative ones from its end).
+
     Returns:
         float32 (layers, heads, 1 + regions); the first column is the whole image. Layers without softmax heads hold
         zeros.
+
+    Raises:
+        HarnessHeadsError: for a batch, a row that the prompt does not hold, or an unsupported model.
     """
     family = family_of(model)
+    if inputs["input_ids"].shape[0] != 1:
+        raise HarnessHeadsError(f"read: one prompt at a time, got a batch of {inputs['input_ids'].shape[0]}")
+    inputs = without_padding(inputs)
     layout = family.layout(model.config, inputs, image_sizes, processor)
     named = regions or {}
     keys = [layout.image_positions, *(layout.region_tokens(region, name=name) for name, region in named.items())]
     if any(isinstance(row, str) for row in rows):
         positions = layout.rows([str(row) for row in rows])
     else:
-        positions = torch.tensor([int(row) for row in rows], dtype=torch.long)
+        positions = torch.tensor([_row(int(row), layout.length) for row in rows], dtype=torch.long)
     if not len(positions):
         raise HarnessHeadsError(f"read: no row {'+'.join(map(str, rows))} in this prompt")
     return read_rows(model, family, inputs, positions, keys).mean(2)
+
+
+def _row(row: int, length: int) -> int:
+    """A row number of the prompt; negative ones count from its end."""
+    if not -length <= row < length:
+        raise HarnessHeadsError(f"read: row {row} is not in this prompt of {length} tokens")
+    return row % length
 
 
 def _heads(heads: Heads) -> tuple[Head, ...]:

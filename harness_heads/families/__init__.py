@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from transformers import PreTrainedModel
+
 from harness_heads.errors import HarnessHeadsError, did_you_mean
 from harness_heads.families.base import Family, PromptInputs
 from harness_heads.families.deepseek import DEEPSEEK_VL
@@ -48,7 +50,7 @@ def family_of(model: Any) -> Family:
     """The family of a loaded model.
 
     Raises:
-        HarnessHeadsError: one sentence, for a model type that is refused or unknown.
+        HarnessHeadsError: one sentence, for a model type that is refused or unknown, or a wrapper around a model.
     """
     model_type = str(getattr(model.config, "model_type", ""))
     if model_type in REFUSED:
@@ -58,5 +60,11 @@ def family_of(model: Any) -> Family:
         raise HarnessHeadsError(
             f"model type {model_type!r} has no family entry{did_you_mean(model_type, known)} "
             f"(supported: {', '.join(sorted(known))})"
+        )
+    if not isinstance(model, PreTrainedModel):
+        # a wrapper's forward need not be the one that runs, and takes other arguments than the model's own
+        raise HarnessHeadsError(
+            f"{type(model).__name__} is no transformers model; if it wraps one, give that: model.get_base_model() of a "
+            "PEFT model (its adapters stay active), model.module of a parallel one"
         )
     return known[model_type]

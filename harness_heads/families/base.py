@@ -72,9 +72,16 @@ class Family:
     note: str = ""
 
     def replay_way(self, model: nn.Module) -> Literal["suffix", "full", "never"]:
-        """How rows of this model can be replayed; ``never`` where layers reuse the keys of earlier ones."""
+        """How rows of this model can be replayed; ``never`` where layers reuse the keys of earlier ones.
+
+        A layer without softmax attention carries a state from row to row (whatever text model sits in the family), so
+        that its rows cannot begin in the middle of the prompt.
+        """
         config: Any = self.decoder(model).config
-        return "never" if getattr(config, "num_kv_shared_layers", 0) else self.replay
+        if getattr(config, "num_kv_shared_layers", 0):
+            return "never"
+        stateless = len(self.attention_modules(model)) == len(self.layers(model))
+        return self.replay if stateless else "full"
 
     def decoder(self, model: nn.Module) -> nn.Module:
         """The text decoder: it owns ``layers`` and ``norm``."""
