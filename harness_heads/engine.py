@@ -6,10 +6,11 @@ the baseline. See docs/interventions.md for the semantics.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,9 +27,8 @@ from harness_heads.heads import Head, HeadSet
 from harness_heads.interventions import Action, resolve
 from harness_heads.layouts import PromptLayout
 from harness_heads.regions import Region
-
-if TYPE_CHECKING:
-    from harness_heads.verify import Proof
+from harness_heads.verify import Ledger, Proof, self_check
+from harness_heads.verify_generation import check_generation
 
 NONE = "none"
 
@@ -59,7 +59,7 @@ class Engine:
     Args:
         model: a transformers vision-language model of a supported family, in evaluation mode.
         processor: the host's processor or tokenizer.
-        verify: prove the intervention on the first prompt before anything is scored.
+        verify: prove every kind of condition on the first prompt that names it, before it is scored.
         chunk: head sets run together; bounds memory. By default as many as make 1,280 rows on a CPU, 16,384 on a GPU.
         mode: ``batch`` runs all rows of every set; ``replay`` only rows that can differ; ``auto`` replays where the
             family allows it.
@@ -77,10 +77,15 @@ class Engine:
         self.geometry = self.family.geometry(model)
         self.kernel = kernel_name(model, self.family)
         self.verify = verify
-        self.proof: Proof | None = None
+        self.ledger = Ledger(dtype=self.dtype)
         self.chunk = chunk or (32 if model.device.type != "cpu" else 8)  # sets that callers generate together
         self._runner = Runner(self.model, self.family, chunk, mode)
         refuse_unsupported(model, self.family)
+
+    @property
+    def proof(self) -> Proof | None:
+        """What was proved on this model so far."""
+        return self.ledger.proof
 
     def layout(self, inputs: Mapping[str, Any], image_sizes: Sequence[tuple[int, int]]) -> PromptLayout:
         """Layout of one prompt as the host's processor made it."""
@@ -115,6 +120,9 @@ class Engine:
         """
         if len(keys) != len(sets):
             raise HarnessHeadsError(f"engine: {len(keys)} keys for {len(sets)} head sets; give one each")
+        for what, names in (("key", keys), ("condition", [c.name for c in conditions]), ("option", options)):
+            if twice := next((name for name, count in Counter(names).items() if count > 1), None):
+                raise HarnessHeadsError(f"engine: {what} {twice!r} is given twice; one answer would hide the other")
         for heads in sets:
             for head in heads:
                 self.geometry.check(head, heads.name)
@@ -129,10 +137,8 @@ class Engine:
                 raise HarnessHeadsError(f"condition {name}: options are read off the prompt, no row is ever decoded")
         tokens = option_tokens(self.family, self.processor, options)
         acting = [heads for heads in sets if len(heads)]
-        if self.verify and self.proof is None and actions and acting:
-            from harness_heads.verify import self_check
-
-            self.proof = self_check(self, inputs, acting, list(actions.values()))
+        if self.verify and actions and acting:
+            self_check(self, inputs, acting, list(actions.values()))
         every = [one.heads for one in sets]
         clean = self._runner.record(inputs, every, list(actions.values()))
         host = option_logprobs(clean.logits[None], tokens)[0]
@@ -144,11 +150,11 @@ class Engine:
             return answers
         outcomes, way = self._runner.run(clean, every, actions)
         gap = 0.0
-        for number, (name, action) in enumerate(actions.items()):
+        for number, name in enumerate(actions):
             logprobs = option_logprobs(outcomes[name].logits, tokens)
             answers.logprobs[name] = dict(zip(keys, logprobs, strict=True))
             answers.option_mass[name] = {key: total_mass(values) for key, values in answers.logprobs[name].items()}
-            answers.dose[name] = doses(clean.record, sets, keys, action, number, outcomes[name])
+            answers.dose[name] = doses(clean.record, sets, keys, list(actions.values()), number, outcomes[name])
             baseline = answers.logprobs[name][empty[0]]
             gap = max(gap, *(abs(baseline[option] - host[option]) for option in options), 0.0)
         answers.numerics.update(self._numerics(gap, way))
@@ -187,6 +193,28 @@ class Engine:
         )
         with acting(prompts) as watch:
             yield watch
+
+    def prove_generation(
+        self,
+        generate: Callable[..., Any],
+        inputs: Mapping[str, Any],
+        sets: Sequence[HeadSet],
+        condition: Condition,
+        *,
+        regions: Mapping[str, Region] | None = None,
+        image_sizes: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """Prove :meth:`generating` for a kind of condition, unless that is done or ``verify`` is off.
+
+        Args:
+            generate: the model's own ``generate``.
+            inputs: what it will be called with.
+
+        Raises:
+            HarnessHeadsError: if text is not generated as the dense reference generates it.
+        """
+        if self.verify:
+            check_generation(self, generate, inputs, sets, condition, regions or {}, image_sizes)
 
     def logprobs_under(self, inputs: Mapping[str, Any], heads: Sequence[Head], action: Action) -> Tensor:
         """Log-probabilities (V,) of the final row under an action, as :meth:`answer` computes them; float64."""

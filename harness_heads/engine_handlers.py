@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harness_heads.attention import Call
-from harness_heads.engine_pairs import Pairs, attend, mass_untouched
+from harness_heads.engine_pairs import Pairs, attend, masses_untouched
 from harness_heads.heads import Head
 from harness_heads.interventions import Action
 from harness_heads.reading import region_sums
@@ -57,6 +57,24 @@ def groups_by_layer(targets: Sequence[Target], device: torch.device) -> dict[int
         ]
         for layer, slots in gathered.items()
     }
+
+
+def moved_beside(action: Action, keys: Tensor, others: Tensor, alone: Tensor) -> Tensor:
+    """Whether attention moved where the mass on the action's keys did not; bool, shape of ``keys``.
+
+    Steering lowers the other image tokens even where a row attends to none of the target's (a sliding window); a mask
+    that keeps the own key leaves a row that attends to nothing but the image with mass 1 before and after.
+
+    Args:
+        keys, others: mass without the action on its keys and on what it lowers; (..., R).
+        alone: rows that see at most one of the keys; bool (R,).
+    """
+    condition = action.condition
+    if condition.op == "steer":
+        return (keys <= UNMOVED) & (others > UNMOVED) & (others < 1 - UNMOVED)
+    if condition.op == "mask" and condition.keep_self:
+        return (keys > UNMOVED) & ~alone
+    return torch.zeros_like(keys, dtype=torch.bool)
 
 
 def note(mass: Tensor, acted: Tensor, batch: Tensor, found: Tensor, rows: int) -> None:
@@ -126,9 +144,11 @@ class Overwrite:
         return out
 
     def _look_for_movement(self, pairs: Pairs, group: Group, after: Tensor) -> None:
-        before = mass_untouched(pairs, group.action)
-        shifted = ((before - after).abs() > UNMOVED * torch.maximum(before, after)).any(-1)
-        self.moved |= set(group.batch[shifted].tolist())
+        before, others = masses_untouched(pairs, group.action)
+        shifted = (before - after).abs() > UNMOVED * torch.maximum(before, after)
+        alone = (pairs.visible & group.action.keys_at(pairs.key_positions)).sum(-1) < 2
+        shifted |= moved_beside(group.action, before, others, alone)
+        self.moved |= set(group.batch[shifted.any(-1)].tolist())
 
 
 @dataclass(eq=False)

@@ -8,13 +8,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import Family
 
 
 def option_tokens(family: Family, processor: Any, options: Sequence[str]) -> dict[str, Tensor]:
-    """Token ids of each option's surface forms; long (n,)."""
+    """Token ids of each option's surface forms; long (n,).
+
+    Raises:
+        HarnessHeadsError: if two options share a token: its probability would count for both.
+    """
     tokenizer = getattr(processor, "tokenizer", processor)
-    return {option: family.option_ids(tokenizer, option) for option in options}
+    found = {option: family.option_ids(tokenizer, option) for option in options}
+    owner: dict[int, str] = {}
+    for option, ids in found.items():
+        for token in ids.tolist():
+            if owner.setdefault(token, option) != option:
+                raise HarnessHeadsError(
+                    f"options {owner[token]!r} and {option!r} share the token {token}; give options that differ"
+                )
+    return found
 
 
 def without_padding(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,16 +82,16 @@ def mass_alone(pairs: Pairs, action: Action) -> Tensor:
     return on_keys.any(-1).to(dtype).expand(len(pairs.heads), -1)
 
 
-def mass_untouched(pairs: Pairs, action: Action) -> Tensor:
-    """Mass (N, R) on the action's keys as it is without the action, on the same input."""
+def masses_untouched(pairs: Pairs, action: Action) -> Tensor:
+    """Masses (2, N, R) on the action's keys and on what it lowers, as they are without it, on the same input."""
     key, _ = pairs.keys_values()
-    on_keys = action.keys_at(pairs.key_positions)
+    on = torch.stack([action.keys_at(pairs.key_positions), action.others_at(pairs.key_positions)])
     masses = []
     for start in range(0, len(pairs.rows), BLOCK):
         block = slice(start, start + BLOCK)
         scores = scores_of(pairs.query(block), key, pairs.call.scaling, pairs.call.softcap)
-        masses.append((softmax_or_zero(scores, pairs.visible[block]) * on_keys).sum(-1))
-    return torch.cat(masses, 1)
+        masses.append(softmax_or_zero(scores, pairs.visible[block]) @ on.to(scores.dtype).T)
+    return torch.cat(masses, 1).movedim(-1, 0)
 
 
 def needs_queries(action: Action) -> bool:

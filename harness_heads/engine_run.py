@@ -13,6 +13,7 @@ from torch import nn
 
 from harness_heads.engine_batch import Outcome, run_batch
 from harness_heads.engine_clean import Clean, clean_pass
+from harness_heads.engine_dose import key_sets
 from harness_heads.engine_handlers import Record, Target
 from harness_heads.engine_replay import CannotReplay, Job, check_chain, first_difference, run_replay
 from harness_heads.families import Family
@@ -45,7 +46,7 @@ class Runner:
         for action in actions:
             rows |= action.rows
         layers = frozenset(head.layer for heads in sets for head in heads) if actions else frozenset[int]()
-        keys = torch.stack([a.keys for a in actions], 1) if actions else torch.zeros(len(rows), 0)
+        keys = key_sets(actions) if actions else torch.zeros(len(rows), 0)
         joins = {join_of(heads) for heads in sets if heads} if actions and self.mode != "batch" else set[int]()
         record = Record(layers, rows.nonzero()[:, 0].to(ids.device), keys.to(ids.device), min(joins, default=None))
         return clean_pass(self.model, self.family, inputs, record, joins)

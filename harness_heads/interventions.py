@@ -158,7 +158,7 @@ def resolve(condition: Condition, layout: PromptLayout, regions: Mapping[str, Re
         if not bool(keys.any()):
             raise HarnessHeadsError(f"condition {name}: the prompt holds no {condition.keys} token")
         last_row = length if generated else int(rows.nonzero()[-1])
-        if not layout.may_look_ahead and int(keys.nonzero()[0]) > last_row:
+        if not layout.may_look_ahead and int((keys | others).nonzero()[0]) > last_row:
             raise HarnessHeadsError(f"condition {name}: every key lies after the last row in scope; it cannot act")
     return Action(condition, rows, generated, keys, others)
 

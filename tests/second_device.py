@@ -19,6 +19,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 _setup_privateuseone_for_python_backend("pretend")
+# the device has no memory of its own to manage: libraries that ask which accelerator is here are told of none
+torch.accelerator.current_accelerator = lambda check_available=False: None  # type: ignore[assignment]
 DEVICE, CPU = torch.device("pretend:0"), torch.device("cpu")
 _BETWEEN = ("_to_copy", "copy_")  # may take tensors of two devices
 _INDEXED = ("index", "index_put", "index_put_", "_index_put_impl_")

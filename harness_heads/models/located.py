@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -110,6 +111,8 @@ def _generate(
         out = generate(model, **repeated, **settings)
     else:
         sets = [entry.heads for entry in entries]
+        own = partial(generate, model)
+        engine.prove_generation(own, inputs, sets, condition, regions=probe.regions, image_sizes=sizes)
         with engine.generating(sets, condition, regions=probe.regions, image_sizes=sizes) as watch:
             out = generate(model, **repeated, **settings)
         doses = watch.doses()

@@ -46,6 +46,8 @@ def generate_stock(
             if settings.box is None or not sizes:
                 raise HarnessHeadsError("steering onto a box needs a prompt with an image")
             regions = {BOX: Region((scaled(settings.box, *sizes[0]),))}
+        inputs = {**kwargs, **({"input_ids": args[0]} if args else {})}
+        engine.prove_generation(generate, inputs, [heads], condition, regions=regions, image_sizes=sizes)
         with engine.generating(heads, condition, regions=regions, image_sizes=sizes):
             return generate(*args, **kwargs)
 

@@ -86,11 +86,11 @@ def test_mixing_devices_fails_as_beside_a_gpu() -> None:
 
 @pytest.mark.parametrize("name", BUILDERS)
 def test_every_model_type_answers_as_on_the_cpu(name: str) -> None:
-    """With the self-check; in float32, where other kernels round otherwise."""
-    expected = ask(build(name))
+    """In float32, where other kernels round otherwise; the self-check, which is slow here, runs on some."""
+    expected = ask(build(name), verify=False)
     case = build(name)
     with second_device():
-        found = ask(there(case))
+        found = ask(there(case), verify=name in ("qwen3_vl", "gemma3", "internvl"))
     assert found.numerics["mode"] == expected.numerics["mode"]
     for condition, by_set in expected.logprobs.items():
         for key, by_option in by_set.items():

@@ -43,7 +43,7 @@ def unit(name: str) -> str:
     itself before it scores; ``engine_pairs``, the arithmetic of single heads, stands below both."""
     if name == "engine_pairs":
         return name
-    return "engine" if name.startswith("engine") or name == "verify" else name
+    return "engine" if name.startswith(("engine", "verify")) else name
 
 
 def unit_of(path: Path) -> str:
