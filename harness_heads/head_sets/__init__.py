@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from harness_heads.controls import facts_of
 from harness_heads.errors import HarnessHeadsError, did_you_mean
 from harness_heads.heads import Geometry, HeadSet, ModelRef, load_head_set
 from harness_heads.tiny import NAME as TINY
@@ -86,7 +87,9 @@ def _load(name: str, fits: Sequence[str] | None) -> HeadSet:
     if path.is_dir():
         path = path / "head_set.json"
     if path.exists() or path.suffix == ".json":
-        return load_head_set(path)
+        head_set = load_head_set(path)
+        facts_of(head_set, str(path))  # only some control families read them; a file is sound or refused as a whole
+        return head_set
     offered = shipped() if fits is None else tuple(fits)
     listed = ", ".join(offered) if offered else "none fits this model; find one with `harness-heads discover`"
     raise HarnessHeadsError(f"unknown head set {name!r}{did_you_mean(name, shipped())} (known: {listed})")

@@ -164,3 +164,12 @@ def test_transfer_needs_the_same_geometry() -> None:
         check_model(resolve("transfer:vrh/internvl3-8b/refcoco"), QWEN3, QWEN3_GEOMETRY)
     with pytest.raises(HarnessHeadsError, match="made for OpenGVLab/InternVL3-8B-hf, not for Qwen/Qwen3"):
         check_model(resolve("vrh/internvl3-8b/refcoco"), QWEN3, QWEN3_GEOMETRY)
+
+
+def test_a_file_with_unsound_facts_is_refused_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    value = vrh("qwen3-vl-8b").to_dict()
+    value["provenance"] = {"facts": {"image_mas": []}}
+    path.write_text(json.dumps(value))
+    with pytest.raises(HarnessHeadsError, match=r"mine\.json: facts holds an unknown measure"):
+        resolve(str(path))
