@@ -22,8 +22,8 @@ def read_json(path: Path, what: str) -> Any:
     """The value of a JSON file.
 
     Raises:
-        HarnessHeadsError: ``what`` (for example ``head-set file``) and the path, if it is absent or no sound JSON, or if
-            an object of it has a key twice.
+        HarnessHeadsError: naming ``what`` (for example ``head-set file``) and the path, if it is absent, no JSON, or
+            has a key twice in one object.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_once)

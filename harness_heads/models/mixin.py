@@ -27,11 +27,11 @@ from harness_heads.models.hosts import Host, prefix_of, wrapper_name
 from harness_heads.models.journal import Journal
 from harness_heads.models.loading import host_arguments, loading
 from harness_heads.models.located import answer_locate, grounding_text
-from harness_heads.models.run_info import fingerprint, run_folder, run_information, write_run_file
+from harness_heads.models.run_info import fingerprint, plan_digest, run_folder, run_information, write_run_file
 from harness_heads.models.stock import generate_stock
 from harness_heads.probes import Probe, ProbeResult, probe_from_dict
 from harness_heads.regions import image_sha
-from harness_heads.settings import DEFAULT_CONTROLS, UNTOUCHED, Settings, split_model_args
+from harness_heads.settings import DEFAULT_CONTROLS, UNTOUCHED, Settings, check_op, split_model_args
 
 PADDING = json.dumps({"schema": 1, "padding": True})
 """Answer to a copy that lmms-eval sends to even out its ranks; nobody reads it."""
@@ -50,6 +50,8 @@ class HeadsMixin:
         # lmms-eval hands max_batch_size to every model and hosts ignore it through **kwargs or refuse it
         model_args.pop("max_batch_size", None)
         settings, arguments = split_model_args(model_args, [*names, "model_id"])
+        check_op(settings, self.op)
+        plan_digest(settings)  # a plan that cannot be read is an error now, not after the last answer
         named = arguments.pop("model_id", None)
         model_id, arguments = host_arguments(self.host, arguments)
         with loading(model_id):
@@ -126,7 +128,7 @@ class HeadsMixin:
         how = "" if self.settings.head_set else " (default: the shipped set that fits this model)"
         count = len(self.sets.role("control"))
         print(
-            f"harness-heads: {self.op} {named}{how}; {count} control sets "
+            f"harness-heads: {self.op} {named}{how}; {count} control sets for tasks with a probe "
             f"({'+'.join(self.settings.control_family)}, seed {self.settings.control_seed}, "
             f"default {DEFAULT_CONTROLS} a set); {self.reference.id} in {str(self.model.dtype).removeprefix('torch.')}",
             file=sys.stderr,
@@ -148,6 +150,10 @@ class HeadsMixin:
         for name in ("rows", "beta"):
             if getattr(settings, name) and name not in probe.overrides:
                 raise HarnessHeadsError(f"task {probe.task!r} fixes {name}; leave {name}= out of model_args")
+        if settings.box is not None:
+            raise HarnessHeadsError(
+                f"task {probe.task!r} says itself where to steer; box= is for tasks without a probe, leave it out"
+            )
         expanded = expand(probe.conditions, rows=settings.rows, betas=settings.beta)
         return tuple(
             Condition(
@@ -225,6 +231,12 @@ class HeadsMixin:
         )
 
     def _answer_stock(self, requests: list[Any]) -> list[Any]:
+        if self.sets.role("control") or self.sets.role("damage"):
+            print(
+                "harness-heads: tasks without a probe are answered under the head set alone, no control set is run; "
+                "`harness-heads run PLAN` runs one after the other",
+                file=sys.stderr,
+            )
         return generate_stock(self.engine, self.sets, self.settings, self.op, self.host_generate, requests)
 
     def _journal_path(self) -> Path | None:
