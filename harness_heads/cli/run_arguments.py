@@ -14,7 +14,7 @@ import yaml
 from harness_heads import head_sets
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.models.hosts import PREFIXES
-from harness_heads.models.run_info import RUN_FOLDER_VARIABLE
+from harness_heads.models.run_info import RUN_FOLDER_VARIABLE, read_run_file
 from harness_heads.settings import UNTOUCHED
 from harness_heads.tasks.data import DATA_VARIABLE
 
@@ -61,6 +61,7 @@ def prepare(namespace: argparse.Namespace, data: Sequence[str]) -> Path:
         check_model_args(namespace.model_args or "")
         namespace.model_args = pinned(namespace.model_args or "")
     folder = Path(namespace.output_path)
+    read_run_file(folder)  # one that is broken is an error before anything is loaded
     os.environ[RUN_FOLDER_VARIABLE] = str(folder)
     os.environ.update(_data_environment(data))
     return folder
