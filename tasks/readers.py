@@ -15,6 +15,8 @@ import numpy as np
 from loguru import logger
 
 from harness_heads.answers import normalised
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.plain import shown
 from harness_heads.tasks.answer_forms import literal, open_answer, right_choice, split_options, verdict_of
 from harness_heads.tasks.items import Picture
 from harness_heads.tasks.pictures import marks
@@ -47,6 +49,34 @@ QUESTION_COLUMNS: dict[str, str] = {
     "negative": "attributes that are wrong (reader vaw)",
     "cluster": "what rows share, resampled whole; the image itself by default",
 }
+
+
+_READS: dict[str, tuple[str, ...]] = {
+    "columns": ("question",),
+    "in_question": ("question",),
+    "spatialrgpt": ("question", "group", "boxes"),
+    "vaw": ("object", "negative", "boxes"),
+}
+"""Columns without which a reader cannot read, beside image and answer."""
+
+
+def check_reader(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Raise where a reader lacks a column, or an option that it reads is of no use to it."""
+    reader = options.get("reader", READER_OPTIONS["reader"].default)
+    needed = [*_READS[reader], *(["group"] if options.get("keep") else [])]
+    missing = [role for role in needed if role not in config.get("columns", {})]
+    if missing:
+        why = "options.keep" if missing == ["group"] and reader != "spatialrgpt" else f"reader {reader!r}"
+        raise HarnessHeadsError(f"columns.{missing[0]} is missing: {why} reads it ({QUESTION_COLUMNS[missing[0]]})")
+    for number, pool in enumerate(options.get("pools", ())):
+        if not isinstance(pool, list) or len(pool) < 2:
+            raise HarnessHeadsError(
+                f"options.pools: pool {number} is {shown(pool)}; write a list of answers, two or more"
+            )
+    for key in ("fill", "keep"):
+        for value in options.get(key, ()):
+            if isinstance(value, list | dict) or value is None:
+                raise HarnessHeadsError(f"options.{key}: {shown(value)} is no answer or value; write words or numbers")
 
 
 def read_questions(spec: TaskSpec, source: Source, option: Callable[[str], Any]) -> list[Question]:

@@ -150,6 +150,8 @@ def _cluster(spec: TaskSpec, source: Source, row: int) -> str:
 def _check(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     if config.get("probe", {}).get("op", "ablate") == "steer":
         raise HarnessHeadsError("probe.op: grounding is ablated (paper B) or masked")
+    if not options.get("phrase", "{expression}"):
+        raise HarnessHeadsError("options.phrase is empty; write {expression} in it, or leave it out")
     if options.get("match") == "points" and options.get("box") != "mask":
         raise HarnessHeadsError("options.match: points are held against a mask; set box: mask")
 
@@ -169,6 +171,7 @@ RECIPE = Recipe(
         "split_rule": Option("image", "what may not be on both sides", ("sample", "image")),
         "include_detection": Option(False, "evaluate on the detection samples too"),
     },
+    fields={"question": ("expression",), "phrase": ("expression",)},
     max_new_tokens=128,
     check=_check,
 )
