@@ -100,7 +100,7 @@ class HeadSet:
 
     def top(self, k: int) -> HeadSet:
         """The first ``k`` heads, a set of its own with its own identity."""
-        if not 1 <= k <= len(self.heads):
+        if not is_index(k) or not 1 <= k <= len(self.heads):
             raise HarnessHeadsError(f"head set {self.name!r} holds {len(self.heads)} heads; top_k={k} cannot be cut")
         if k == len(self.heads):
             return self

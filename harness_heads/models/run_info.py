@@ -160,7 +160,7 @@ def write_run_file(
             {json.dumps(c, sort_keys=True): c for c in [*before["conditions"], *value["conditions"]]}.values()
         )
     folder.mkdir(parents=True, exist_ok=True)
-    if plan is not None:
+    if plan is not None and plan.resolve() != (folder / "plan.json").resolve():
         # the run carries its digest; evidence needs the claims themselves beside it
         shutil.copyfile(plan, folder / "plan.json")
     _store(folder / RUN_FILE, value)

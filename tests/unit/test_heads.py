@@ -125,7 +125,8 @@ def test_cutting() -> None:
     assert FOUND.top(2).heads == (Head(2, 5), Head(0, 1))
     assert FOUND.top(2).scores == (0.9, None)
     assert FOUND.top(3) is FOUND
-    for k in (0, 4):
+    wrong: list[Any] = [0, 4, 1.5, True, "2"]
+    for k in wrong:
         with pytest.raises(HarnessHeadsError, match=f"holds 3 heads; top_k={k}"):
             FOUND.top(k)
 

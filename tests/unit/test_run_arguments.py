@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from harness_heads.cli.run_arguments import _data_environment, check_include_path, check_model_args, pinned
+from harness_heads.cli.run_arguments import (
+    _data_environment,
+    check_include_path,
+    check_model_args,
+    parse,
+    pinned,
+    prepare,
+)
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.models.hosts import host_of
 from harness_heads.models.loading import host_arguments
@@ -62,6 +69,28 @@ def test_include_paths_that_pass_and_that_are_no_folder(tmp_path: Path) -> None:
     check_include_path(tmp_path)
     with pytest.raises(HarnessHeadsError, match="no such folder"):
         check_include_path(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--model_args", "pretrained=tiny-digits,controls"), "'controls' has no value"),
+        (("--include_path", "odd"), "odd/list.yaml is no task"),
+        (("--output_path", "out"), "run file out/run.json is not JSON"),
+    ],
+)
+def test_a_run_is_refused_before_anything_is_loaded(
+    words: tuple[str, str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HARNESS_HEADS_RUN", "")
+    for path, content in ((Path("odd/list.yaml"), "- a"), (Path("out/run.json"), '{"schema": 1')):
+        path.parent.mkdir()
+        path.write_text(content)
+    namespace, data = parse(["--model", "masked_qwen3vl", "--tasks", "ncs_digits", *words])
+    with pytest.raises(HarnessHeadsError, match=says):
+        prepare(namespace, data)
+    assert Path("out/run.json").read_text() == '{"schema": 1'
 
 
 def test_one_task_has_one_local_copy(tmp_path: Path) -> None:

@@ -25,6 +25,13 @@ def test_a_second_call_adds_its_tasks_and_conditions(tmp_path: Path) -> None:
     assert found["conditions"] == [{"op": "mask"}, {"op": "steer"}]
 
 
+def test_a_plan_that_lies_in_the_run_folder_stays_where_it_is(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text("{}")
+    write_run_file(tmp_path, RUN, ["a"], plan)
+    assert plan.read_text() == "{}"
+
+
 @pytest.mark.parametrize(
     "content",
     [
