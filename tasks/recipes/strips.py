@@ -71,7 +71,7 @@ def _rows_strips(
     )
     strips = []
     for row in rng.permutation(len(source)).tolist():
-        names = tuple(str(source.value(row, column)).strip() for column in captions)
+        names = tuple(str(v).strip() if (v := source.value(row, column)) is not None else "" for column in captions)
         if all(names) and len(set(names)) == PANELS:
             try:
                 strips.append(([source.picture(row, column) for column in panels], names))
