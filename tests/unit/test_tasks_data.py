@@ -326,3 +326,30 @@ def test_the_environment_variable_must_be_json(monkeypatch):
     monkeypatch.setenv(DATA_VARIABLE, "a=b")
     with pytest.raises(HarnessHeadsError, match="not a JSON object"):
         opening.local_copy(IMAGENET, "t")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("rows.json", "5", "is no JSON list of rows"),
+        ("rows.json", '[{"a": 1}, 5]', "row 2 is 5; a row is an object of columns"),
+        ("rows.jsonl", '{"a": 1}\n5\n', "row 2 is 5"),
+        ("rows.json", "[" * 200_000, "cannot be read"),
+        ("rows.csv", "a,b\n1,2,3\n", "row 1 has more cells than the header"),
+        ("rows.csv", 'a,b\n1,"2\n', "cannot be read"),
+        ("saved/state.json", "{", "cannot be read as a saved data set"),
+    ],
+)
+def test_tables_that_are_none_are_named(name, content, says, tmp_path, monkeypatch):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(HarnessHeadsError, match=f"t: .*{says}"):
+        opened(path if path.parent == tmp_path else path.parent, DataRef("x/y"), monkeypatch)
+
+
+@pytest.mark.parametrize("value", ["[]", "5", '{"t": 5}', "{"])
+def test_a_variable_that_names_no_paths_is_named(value, monkeypatch):
+    monkeypatch.setenv(DATA_VARIABLE, value)
+    with pytest.raises(HarnessHeadsError, match=f"{DATA_VARIABLE} is not a JSON object of task names and paths"):
+        open_data(DataRef("x/y"), "t")
