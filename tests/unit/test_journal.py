@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from harness_heads.discovery.journal import Entry, PassJournal
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.models.journal import Journal, answers_all
 from harness_heads.probes import Probe
@@ -141,3 +143,25 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(HarnessHeadsError, match="cannot be written"):
         Journal(tmp_path / "file" / "journal.jsonl", RUN).put(probe("i1"), "x")
+
+
+def test_a_discovery_journal_keeps_a_whole_last_line_without_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    one, other = (Entry(name, name, np.ones((1, 1, 2, 2), np.float32)) for name in "ab")
+    PassJournal(path, RUN).put([one])
+    path.write_bytes(path.read_bytes()[:-1])
+    PassJournal(path, RUN).put([other])
+    again = PassJournal(path, RUN)
+    assert again.resumed == 2 and again.get("a") is not None and again.get("b") is not None
+
+
+def test_a_discovery_journal_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "odd.jsonl").mkdir()
+    (tmp_path / "odd.jsonl" / "file").write_text("x")
+    with pytest.raises(HarnessHeadsError, match=r"odd\.jsonl cannot be read"):
+        PassJournal(tmp_path / "odd.jsonl", RUN)
+    for content in (b"[]\n", b"7\n", b"{\n", b'{"run": 1}\n'):
+        (tmp_path / "other.jsonl").write_bytes(content)
+        with pytest.raises(HarnessHeadsError, match=r"other\.jsonl"):
+            PassJournal(tmp_path / "other.jsonl", RUN)
+        assert (tmp_path / "other.jsonl").read_bytes() == content
