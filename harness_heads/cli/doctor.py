@@ -121,20 +121,22 @@ def named(model: str, model_args: str) -> tuple[str, str]:
     from harness_heads.models.hosts import HOSTS, PREFIXES, wrapper_name
     from harness_heads.models.loading import EMBEDDED
 
-    check_model_args(model_args)
     parts = [part for part in model_args.split(",") if part]
     if not any(part.strip().startswith("controls=") for part in parts):
         parts.append("controls=0")
-    if model.split("_")[0] in PREFIXES:
-        return model, ",".join(parts)
-    hosts = {host.pretrained: host for host in HOSTS if host.pretrained}
-    hosts |= dict.fromkeys(EMBEDDED, HOSTS[0])
-    if model not in hosts:
-        raise HarnessHeadsError(
-            f"{model!r} is neither one of our models nor a host's default{did_you_mean(model, filter(None, hosts))}; "
-            f"name its host: --model masked_qwen3vl --model_args pretrained={model}"
-        )
-    return wrapper_name("masked", hosts[model]), ",".join([f"pretrained={model}", *parts])
+    if model.split("_")[0] not in PREFIXES:
+        hosts = {host.pretrained: host for host in HOSTS if host.pretrained}
+        hosts |= dict.fromkeys(EMBEDDED, HOSTS[0])
+        if model not in hosts:
+            hint = did_you_mean(model, filter(None, hosts))
+            raise HarnessHeadsError(
+                f"{model!r} is neither one of our models nor a host's default{hint}; "
+                f"name its host: --model masked_qwen3vl --model_args pretrained={model}"
+            )
+        parts.insert(0, f"pretrained={model}")
+        model = wrapper_name("masked", hosts[model])
+    check_model_args(",".join(parts))
+    return model, ",".join(parts)
 
 
 def prove(model: str, model_args: str) -> str:

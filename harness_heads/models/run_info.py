@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -159,10 +158,9 @@ def write_run_file(
         value["conditions"] = list(
             {json.dumps(c, sort_keys=True): c for c in [*before["conditions"], *value["conditions"]]}.values()
         )
-    folder.mkdir(parents=True, exist_ok=True)
     if plan is not None and plan.resolve() != (folder / "plan.json").resolve():
         # the run carries its digest; evidence needs the claims themselves beside it
-        shutil.copyfile(plan, folder / "plan.json")
+        _write(folder / "plan.json", plan.read_bytes())
     _store(folder / RUN_FILE, value)
 
 
@@ -174,7 +172,17 @@ def write_expected(folder: Path, counts: Mapping[str, int]) -> None:
 
 
 def _store(path: Path, value: Mapping[str, Any]) -> None:
+    _write(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def _write(path: Path, content: bytes) -> None:
     """Whole or not at all."""
-    temporary = path.with_suffix(".json.part")
-    temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    temporary = path.with_name(f"{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        raise HarnessHeadsError(
+            f"run file {path} cannot be written ({error.strerror}); free the folder and give the same command again"
+        ) from error

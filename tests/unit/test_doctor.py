@@ -29,6 +29,7 @@ def test_a_class_or_the_weights_themselves(model: str, args: str, expected: tupl
         ("tiny-digit", "", "did you mean 'tiny-digits'.*--model masked_qwen3vl --model_args pretrained=tiny-digit"),
         ("some/model", "", "name its host: --model masked_qwen3vl --model_args pretrained=some/model"),
         ("tiny-digits", "controls", "'controls' has no value"),
+        ("tiny-digits", "pretrained=other", "pretrained is given twice"),
     ],
 )
 def test_what_cannot_be_told_says_how(model: str, args: str, says: str) -> None:

@@ -30,6 +30,14 @@ def test_a_plan_that_lies_in_the_run_folder_stays_where_it_is(tmp_path: Path) ->
     plan.write_text("{}")
     write_run_file(tmp_path, RUN, ["a"], plan)
     assert plan.read_text() == "{}"
+    write_run_file(tmp_path / "other", RUN, ["a"], plan)
+    assert sorted(path.name for path in (tmp_path / "other").iterdir()) == ["plan.json", "run.json"]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(HarnessHeadsError, match=r"run file .*run\.json cannot be written"):
+        write_run_file(tmp_path / "file", RUN, ["a"])
 
 
 @pytest.mark.parametrize(
