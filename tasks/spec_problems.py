@@ -56,7 +56,7 @@ def _kind_problems(config: Mapping[str, Any]) -> list[str]:
     task = config.get("task", "t")
     if not isinstance(task, str) or not _NAME.fullmatch(task):
         problems.append(f"task: {shown(task)} is no name; write letters, digits and _ . - only")
-    for key in ("question", "instruction"):
+    for key in ("question", "instruction", "task_alias"):
         if not isinstance(config.get(key, ""), str):
             problems.append(f"{key}: {shown(config[key])} is no text; write it in quotes")
     for key, low, high in (("n", 1, MAX_ITEMS), ("seed", 0, None)):
@@ -71,6 +71,15 @@ def _kind_problems(config: Mapping[str, Any]) -> list[str]:
     for key in ("marks", "tag"):
         if not _texts(config.get(key, ())):
             problems.append(f"{key}: {shown(config[key])} is neither a text nor a list of texts")
+    generation = config.get("generation_kwargs", {})
+    if isinstance(generation, Mapping):
+        tokens = generation.get("max_new_tokens", 1)
+        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
+            problems.append(f"generation_kwargs.max_new_tokens: {shown(tokens)} is no whole number >= 1")
+        if not _texts(generation.get("until", ())):
+            problems.append(
+                f"generation_kwargs.until: {shown(generation['until'])} is neither a text nor a list of texts"
+            )
     if config.get("bad_images", "fail") not in ("fail", "skip"):
         problems.append(f"bad_images: {shown(config['bad_images'])} is neither fail nor skip")
     return problems

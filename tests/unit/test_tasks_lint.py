@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from harness_heads.tasks.lint import MAX_LINES, read_yaml
 from harness_heads.tasks.recipes import RECIPES
 from harness_heads.tasks.spec import OUR_KEYS
 from harness_heads.tasks.spec_problems import spec_problems
+from harness_heads.tasks.task import HeadTask
 
 TASKS = Path(__file__).resolve().parents[2] / "tasks"
 YAMLS = sorted(TASKS.rglob("*.yaml"))
@@ -119,6 +121,9 @@ def test_a_sound_yaml_has_no_problem(tmp_path):
         ("n: 200", "probe: {keep_self: 1}\nn: 200", "probe.keep_self: 1 is not yes or no"),
         ("n: 200", "probe: 5\nn: 200", "probe is a mapping, not 5"),
         ("n: 200", "metadata: 5\nn: 200", "metadata is a mapping, not 5"),
+        ("n: 200", "task_alias: 5\nn: 200", "task_alias: 5 is no text"),
+        ("n: 200", "generation_kwargs: {until: 5}\nn: 200", "generation_kwargs.until: 5 is neither"),
+        ("n: 200", "generation_kwargs: {max_new_tokens: x}\nn: 200", "max_new_tokens: 'x' is no whole number >= 1"),
         ("n: 200", "tag: {a: b}\nn: 200", "tag: {'a': 'b'} is neither"),
         ("n: 200", "n: 1000000000", "n: 1000000000 is more than any task holds; write at most 100000"),
         ("image: image", "image: 5", "columns.image: 5 is no column's name"),
@@ -300,11 +305,29 @@ def test_command_ends_at_once_where_a_plan_lies_far_beyond_the_data(tmp_path, ca
     assert "99999 items are planned" in capsys.readouterr().out
 
 
-def test_command_names_what_lmms_eval_refuses(tmp_path, capsys):
-    bad = tmp_path / "bad.yaml"
-    bad.write_text(SOUND.replace("n: 200", "task_alias: [5]\ngeneration_kwargs: {until: 5}\nn: 200"), encoding="utf-8")
-    run("lint-task", str(bad), "--output", str(tmp_path))
-    assert "Traceback" not in capsys.readouterr().out
+def test_command_names_what_lmms_eval_refuses(tmp_path, capsys, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("metric_list is\nmissing")
+
+    monkeypatch.setattr(HeadTask, "__init__", refuse)
+    (tmp_path / "t.yaml").write_text(SOUND, encoding="utf-8")
+    assert run("lint-task", str(tmp_path / "t.yaml"), "--output", str(tmp_path)) == 1
+    assert "lmms-eval refuses it (AssertionError: metric_list is missing)" in capsys.readouterr().out
+
+
+def test_command_names_a_picture_that_cannot_be_drawn_and_goes_on(tmp_path, capsys, monkeypatch):
+    whole = BytesIO()
+    Image.effect_noise((160, 120), 90).save(whole, "JPEG")
+    for name in "abcdef":
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        (tmp_path / "pets" / name / "1.jpg").write_bytes(whole.getvalue()[: len(whole.getvalue()) // 2])
+    monkeypatch.chdir(tmp_path)
+    data = "data: {path: harness-heads/digits, split: evaluate}"
+    Path("a.yaml").write_text(SOUND.replace(data, "data: {path: ./pets}").replace("n: 200", "n: 4"), encoding="utf-8")
+    assert run("lint-task", "a.yaml", str(TASKS / "digits" / "ncs_digits.yaml"), "--items", "1") == 1
+    printed = capsys.readouterr().out
+    assert "1.jpg), column 'image': this is no readable image" in printed
+    assert "ncs_digits.yaml: sound" in printed
 
 
 def test_tasks_path_is_the_folder_of_the_yamls(capsys):
