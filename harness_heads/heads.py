@@ -1,8 +1,7 @@
-"""Head, Geometry, HeadSet and SetTable: which heads, of which model, under which identity.
+"""HeadSet and SetTable: which heads, of which model, under which identity.
 
-A head is a *query* head; layers and heads are 0-based decoder indices (with grouped-query attention several
-heads share one key/value head). All values are frozen, and what identifies a set is the digest of its model,
-geometry and sorted (layer, head) pairs: renaming a set or editing its provenance does not change what it is.
+All values are frozen, and what identifies a set is the digest of its model, geometry and sorted (layer, head) pairs:
+renaming a set or editing its provenance does not change what it is.
 """
 
 from __future__ import annotations
@@ -14,81 +13,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.geometry import Geometry, Head, ModelRef, as_head, geometry_from_dict, model_from_dict
+from harness_heads.plain import entries, is_index, is_number, mapping, number, read_json, shown, text
+
+__all__ = [
+    "Geometry",
+    "Head",
+    "HeadSet",
+    "ModelRef",
+    "SetEntry",
+    "SetTable",
+    "as_head",
+    "empty_set",
+    "head_set_from_dict",
+    "load_head_set",
+    "set_table_from_list",
+]
 
 SCHEMA = 1
 CONTROL_NOTES = ("pool", "overlap", "image_mass")  # what a table says of a draw beside its heads
 KEY_LENGTH = 16  # hex digits of an identity digest that key tables and records: 64 bits, no clash within a run
-
-
-class Head(NamedTuple):
-    """One query head: 0-based decoder layer and 0-based query-head index inside it."""
-
-    layer: int
-    head: int
-
-    def __str__(self) -> str:
-        return f"L{self.layer}.{self.head}"
-
-
-@dataclass(frozen=True)
-class ModelRef:
-    """Which weights a set belongs to: hub id (or embedded name) and revision, ``None`` where unknown."""
-
-    id: str
-    revision: str | None = None
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """Softmax query heads per decoder layer (0 for a layer without any) and, where known, key/value heads."""
-
-    heads: tuple[int, ...]
-    kv_heads: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        for layer, count in enumerate(self.heads):
-            if not _is_index(count):
-                raise HarnessHeadsError(f"geometry: layer {layer} has {count!r} heads; give a whole number >= 0")
-        if self.kv_heads is not None and len(self.kv_heads) != len(self.heads):
-            raise HarnessHeadsError(
-                f"geometry: {len(self.kv_heads)} kv entries for {len(self.heads)} layers; give one per layer"
-            )
-
-    @property
-    def total(self) -> int:
-        """Number of softmax query heads in the whole decoder."""
-        return sum(self.heads)
-
-    def pool(self, layer: int) -> range:
-        """Head indices of ``layer``."""
-        return range(self.heads[layer])
-
-    def all_heads(self) -> tuple[Head, ...]:
-        """Every head in (layer, head) order."""
-        return tuple(Head(layer, h) for layer, n in enumerate(self.heads) for h in range(n))
-
-    def kv_group(self, head: Head) -> int:
-        """Key/value head that serves ``head`` (heads of a group are neighbours)."""
-        if self.kv_heads is None:
-            raise HarnessHeadsError("geometry: key/value heads are unknown for this model; re-run discovery")
-        return head.head // (self.heads[head.layer] // self.kv_heads[head.layer])
-
-    def check(self, head: Head, owner: str) -> None:
-        """Raise unless ``head`` exists; ``owner`` names the set in the message."""
-        layer, index = head
-        if not (0 <= layer < len(self.heads)):
-            raise HarnessHeadsError(
-                f"head set {owner!r}: layer {layer} is out of range, the model has layers 0..{len(self.heads) - 1}"
-            )
-        if self.heads[layer] == 0:
-            raise HarnessHeadsError(f"head set {owner!r}: layer {layer} has no softmax attention heads")
-        if not (0 <= index < self.heads[layer]):
-            raise HarnessHeadsError(
-                f"head set {owner!r}: head {index} is out of range, layer {layer} has heads 0..{self.heads[layer] - 1}"
-            )
 
 
 @dataclass(frozen=True)
@@ -112,12 +59,18 @@ class HeadSet:
     provenance: Mapping[str, Any] = field(default_factory=dict, hash=False, compare=False)
 
     def __post_init__(self) -> None:
+        # a Head is a tuple that takes anything; here it is two whole numbers, or an error
+        object.__setattr__(self, "heads", tuple(as_head(head, f"head set {self.name!r}") for head in self.heads))
         if not self.scores:
             object.__setattr__(self, "scores", (None,) * len(self.heads))
         if len(self.scores) != len(self.heads):
             raise HarnessHeadsError(f"head set {self.name!r}: {len(self.scores)} scores for {len(self.heads)} heads")
-        for head in self.heads:
+        for head, score in zip(self.heads, self.scores, strict=True):
             self.geometry.check(head, self.name)
+            if score is not None and not is_number(score):
+                raise HarnessHeadsError(
+                    f"head set {self.name!r}: {head} has score {shown(score)}; give a finite number or null"
+                )
         for head, count in Counter(self.heads).items():
             if count > 1:
                 raise HarnessHeadsError(f"head set {self.name!r}: {head} is named {count} times; name it once")
@@ -147,7 +100,7 @@ class HeadSet:
 
     def top(self, k: int) -> HeadSet:
         """The first ``k`` heads, a set of its own with its own identity."""
-        if not 1 <= k <= len(self.heads):
+        if not is_index(k) or not 1 <= k <= len(self.heads):
             raise HarnessHeadsError(f"head set {self.name!r} holds {len(self.heads)} heads; top_k={k} cannot be cut")
         if k == len(self.heads):
             return self
@@ -194,34 +147,44 @@ def head_set_from_dict(value: Any, source: str) -> HeadSet:
     for required in ("schema", "name", "model", "geometry", "heads"):
         if required not in value:
             raise HarnessHeadsError(f"{source}: head set without {required!r}; see docs/head-sets.md")
-    if value["schema"] != SCHEMA:
+    if value["schema"] is True or value["schema"] != SCHEMA:
         raise HarnessHeadsError(
-            f"{source}: head-set schema {value['schema']!r} is unknown, this version reads {SCHEMA}"
+            f"{source}: head-set schema {shown(value['schema'])} is unknown, this version reads {SCHEMA}"
         )
+    heads, scores = _heads_and_scores(value["heads"], source)
+    name = text(value["name"], f"{source}: name")
+    model = model_from_dict(value["model"], source)
+    provenance = mapping(value.get("provenance", {}), f"{source}: provenance")
+    try:
+        return HeadSet(name, model, geometry_from_dict(value["geometry"], source), heads, scores, provenance)
+    except HarnessHeadsError as error:
+        told = str(error)
+        raise HarnessHeadsError(told if told.startswith(source) else f"{source}: {told}") from error
+
+
+def _heads_and_scores(value: Any, source: str) -> tuple[tuple[Head, ...], tuple[float | None, ...]]:
     heads: list[Head] = []
     scores: list[float | None] = []
-    for row in value["heads"]:
+    for index, row in enumerate(entries(value, f"{source}: heads")):
         if not isinstance(row, list) or len(row) not in (2, 3):
-            raise HarnessHeadsError(f"{source}: {row!r} is no head; write [layer, head] or [layer, head, score]")
-        if not (_is_index(row[0]) and _is_index(row[1])):
-            raise HarnessHeadsError(f"{source}: {row!r} is no head; layer and head are whole numbers >= 0, not 12.1")
+            raise HarnessHeadsError(f"{source}: {shown(row)} is no head; write [layer, head] or [layer, head, score]")
+        if not (is_index(row[0]) and is_index(row[1])):
+            raise HarnessHeadsError(
+                f"{source}: {shown(row)} is no head; layer and head are whole numbers >= 0, not 12.1"
+            )
         heads.append(Head(row[0], row[1]))
-        scores.append(row[2] if len(row) == 3 else None)
-    kv = value["geometry"].get("kv_heads")
-    geometry = Geometry(tuple(value["geometry"]["heads"]), None if kv is None else tuple(kv))
-    model = ModelRef(value["model"]["id"], value["model"].get("revision"))
-    return HeadSet(value["name"], model, geometry, tuple(heads), tuple(scores), value.get("provenance", {}))
+        score = row[2] if len(row) == 3 else None
+        scores.append(score if score is None else number(score, f"{source}: score of heads[{index}]"))
+    return tuple(heads), tuple(scores)
 
 
 def load_head_set(path: Path) -> HeadSet:
-    """Read a head-set file."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise HarnessHeadsError(f"head-set file {path} does not exist") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise HarnessHeadsError(f"head-set file {path} is not JSON: {error}") from error
-    return head_set_from_dict(value, str(path))
+    """Read a head-set file.
+
+    Raises:
+        HarnessHeadsError: naming the file and the first thing that is wrong with it.
+    """
+    return head_set_from_dict(read_json(path, "head-set file"), str(path))
 
 
 @dataclass(frozen=True)
@@ -308,22 +271,29 @@ class SetTable:
 
 
 def set_table_from_list(rows: Sequence[Mapping[str, Any]], model: ModelRef, geometry: Geometry) -> SetTable:
-    """Read what :meth:`SetTable.to_list` wrote and check every identity digest."""
-    entries = []
-    for row in rows:
+    """Read what :meth:`SetTable.to_list` wrote and check every identity digest.
+
+    Raises:
+        HarnessHeadsError: naming the first row that is none, or whose heads do not fit their digest.
+    """
+    made = []
+    for index, row in enumerate(entries(rows, "set table")):
+        where = f"set table: row {index}"
+        missing = {"name", "heads", "identity", "role", "family", "parent", "draw", "seed"} - mapping(row, where).keys()
+        if missing:
+            raise HarnessHeadsError(f"{where} has no {sorted(missing)[0]!r}; its file was edited or cut, run it again")
+        for key in ("role", "family", "parent"):
+            if row[key] is not None:
+                text(row[key], f"{where}: {key}")
+        pairs = entries(row["heads"], f"{where}: heads")
         notes = {key: row[key] for key in CONTROL_NOTES if key in row}
-        heads = HeadSet(row["name"], model, geometry, tuple(Head(*pair) for pair in row["heads"]), provenance=notes)
+        heads = HeadSet(text(row["name"], f"{where}: name"), model, geometry, tuple(pairs), provenance=notes)
         if heads.identity != row["identity"]:
             raise HarnessHeadsError(f"set table: the heads of {row['name']!r} do not fit their digest; file was edited")
-        entries.append(SetEntry(row["role"], heads, row["family"], row["parent"], row["draw"], row["seed"]))
-    return SetTable(tuple(entries))
+        made.append(SetEntry(row["role"], heads, row["family"], row["parent"], row["draw"], row["seed"]))
+    return SetTable(tuple(made))
 
 
 def _compact(value: Any) -> str:
     """JSON on one line."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def _is_index(value: object) -> bool:
-    """A JSON whole number >= 0: no float, no bool, no string."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -7,18 +7,29 @@ lists are written with ``+`` because the comma separates arguments. Whatever is 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from harness_heads.conditions import ABLATIONS, NUMERICS, PHASES, ROW_GROUPS, Beta
+from harness_heads.conditions import ABLATIONS, NUMERICS, PHASES, ROW_GROUPS, Beta, Op
 from harness_heads.errors import HarnessHeadsError, did_you_mean
 
 DEFAULT_MODEL = "Qwen/Qwen3-VL-8B-Instruct"
 DEFAULT_CONTROLS = 20
 UNTOUCHED = "none"
 """The ``head_set`` of a run that leaves the host as it is."""
+ACTS_UNDER: Mapping[str, Op] = {
+    "beta": "steer",
+    "numerics": "steer",
+    "box": "steer",
+    "keep_self": "mask",
+    "ablation": "ablate",
+}
+"""Settings that one operation alone reads."""
+POOLED_FAMILIES = ("layer", "any", "kv_group")
+"""Control families whose pool may hold the set's own heads, so that ``exclude_set`` can leave them out."""
 CONTROL_FAMILIES = ("layer", "any", "attention", "low_score", "disjoint", "kv_group", "damage")
 
 
@@ -46,6 +57,12 @@ class Settings:
     verify: bool = True
     condition_batch: int | None = None
     journal: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in _LISTS:
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise HarnessHeadsError(f"{name}={value!r}: give a sequence, ({value!r},); a text is read by letters")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON value for ``run.json``, all defaults filled in."""
@@ -97,10 +114,12 @@ def split_model_args(kwargs: Mapping[str, Any], host_args: Iterable[str]) -> tup
     values: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, value in kwargs.items():
-        if name in ours:
+        if isinstance(value, str) and not value.strip() and name in ours | host:
+            problems.append(f"{name}= is empty; give it a value, or leave it out")
+        elif name in ours:
             try:
-                values[name] = _PARSERS[name](value)
-            except (ValueError, TypeError) as error:
+                values[name] = _distinct(_PARSERS[name](value)) if name in _LISTS else _PARSERS[name](value)
+            except (ValueError, TypeError, OverflowError) as error:
                 # lmms-eval hands over "-1" as -1.0; say what was typed
                 shown = int(value) if isinstance(value, float) and value.is_integer() else value
                 problems.append(f"{name}={shown}: {error}")
@@ -113,6 +132,34 @@ def split_model_args(kwargs: Mapping[str, Any], host_args: Iterable[str]) -> tup
     return Settings(**values), rest
 
 
+def check_op(settings: Settings, op: Op) -> None:
+    """Refuse settings that nothing would read: what has no effect is not what was asked for.
+
+    Raises:
+        HarnessHeadsError: listing *every* setting that ``op``, or the control families, take no notice of.
+    """
+    defaults = Settings()
+    problems = [
+        f"{name}= does nothing under {op}, only {reader} reads it; leave it out"
+        for name, reader in ACTS_UNDER.items()
+        if op != reader and getattr(settings, name) != getattr(defaults, name)
+    ]
+    if settings.exclude_set and not set(settings.control_family) & set(POOLED_FAMILIES):
+        families = "+".join(settings.control_family)
+        problems.append(f"exclude_set= does nothing to control_family={families}; leave it out")
+    if problems:
+        raise HarnessHeadsError("model_args: " + "; ".join(problems))
+
+
+def _distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A sweep names each value once."""
+    kinds = [tuple(sorted(v)) if isinstance(v, tuple) else v for v in values]  # a-b and b-a are one row scope
+    for index, kind in enumerate(kinds):
+        if kind in kinds[:index]:
+            raise ValueError(f"{'-'.join(kind) if isinstance(kind, tuple) else kind} is named twice; name it once")
+    return values
+
+
 def _parts(value: object) -> list[str]:
     parts = [part.strip() for part in str(value).split("+")]
     if not all(parts):
@@ -121,11 +168,19 @@ def _parts(value: object) -> list[str]:
 
 
 def _whole(value: object) -> int:
-    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+    text = str(value).removesuffix(".0")  # lmms-eval makes a float of "-1"
+    if isinstance(value, bool) or not text.removeprefix("-").isdecimal():
         raise ValueError(f"{value!r} is no whole number")
-    number = int(str(value)) if not isinstance(value, float) else int(value)
+    number = int(text)
     if number < 0:
         raise ValueError("must be 0 or more")
+    return number
+
+
+def _positive(value: object) -> int:
+    number = _whole(value)
+    if number < 1:
+        raise ValueError("must be 1 or more")
     return number
 
 
@@ -161,16 +216,25 @@ def _betas(value: object) -> tuple[Beta, ...]:
         if part == "hard":
             out.append("hard")
             continue
-        beta = float(part)
+        try:
+            beta = float(part)
+        except ValueError:
+            beta = math.nan
         if not math.isfinite(beta):
-            raise ValueError("beta is finite, or the word hard")
+            raise ValueError(f"{part} is neither a finite number nor the word hard")
         out.append(beta)
     return tuple(out)
 
 
 def _scopes(value: object) -> tuple[tuple[str, ...], ...]:
     group = _one_of(("all", *ROW_GROUPS))
-    return tuple(tuple(group(part) for part in scope.split("-")) for scope in _parts(value))
+    scopes = tuple(tuple(group(part) for part in scope.split("-")) for scope in _parts(value))
+    for scope in scopes:
+        if len(set(scope)) < len(scope):
+            raise ValueError(f"{'-'.join(scope)} names a group twice")
+        if "all" in scope and len(scope) > 1:
+            raise ValueError(f"{'-'.join(scope)} mixes all with groups; write one of them")
+    return scopes
 
 
 def _families(value: object) -> tuple[str, ...]:
@@ -179,12 +243,16 @@ def _families(value: object) -> tuple[str, ...]:
 
 
 def _box(value: object) -> tuple[float, float, float, float]:
-    numbers = [float(part) for part in str(value).split("-")]
+    parts = str(value).split("-")
+    numbers = [float(part) for part in parts] if all(map(_NUMERAL.fullmatch, parts)) else []
     if len(numbers) != 4 or not (0 <= numbers[0] < numbers[2] <= 1000 and 0 <= numbers[1] < numbers[3] <= 1000):
         raise ValueError("write x0-y0-x1-y1 with 0 <= x0 < x1 <= 1000 and 0 <= y0 < y1 <= 1000")
     return (numbers[0], numbers[1], numbers[2], numbers[3])
 
 
+_LISTS = ("head_set", "top_k", "control_family", "rows", "beta")
+"""Settings that hold a sweep: several values joined by +."""
+_NUMERAL = re.compile(r"\d+(?:\.\d+)?")
 _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "head_set": lambda value: tuple(_parts(value)),
     "top_k": _counts,
@@ -201,6 +269,6 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "box": _box,
     "plan": str,
     "verify": _flag,
-    "condition_batch": _whole,
+    "condition_batch": _positive,
     "journal": str,
 }

@@ -10,9 +10,48 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from harness_heads.answers import normalised, parse_yes_no
 from harness_heads.tasks.items import LETTERS
 from harness_heads.tasks.question import Unreadable
+
+
+def said(value: Any) -> str:
+    """A cell's words: a text or a number; nothing is no word, least of all the word None.
+
+    Raises:
+        Unreadable: for a cell that holds something else.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str | int | float | np.generic):
+        raise Unreadable("with a cell that is neither a text nor a number")
+    return str(value)
+
+
+def listed(value: Any) -> list[Any]:
+    """A cell's list, also where a table holds it as text.
+
+    Raises:
+        Unreadable: for a cell that holds something else; a text is not read letter by letter.
+    """
+    value = literal(value) if isinstance(value, str) and value.strip() else value
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise Unreadable("with a cell that is no list")
+    return list(value)
+
+
+def numbers(value: Any) -> list[float]:
+    """A cell's list of numbers.
+
+    Raises:
+        Unreadable: for a cell that holds something else.
+    """
+    try:
+        return [float(v) for v in listed(value)]
+    except (TypeError, ValueError) as error:
+        raise Unreadable("with a cell that is no list of numbers") from error
 
 
 def open_answer(answer: Any, pools: Sequence[Sequence[Any]]) -> tuple[str, str]:
@@ -66,7 +105,9 @@ def split_options(text: str) -> tuple[str, list[str]]:
 def right_choice(choices: Sequence[str], answer: Any, form: str) -> int:
     """Index of the right choice; ``form`` says what the answer is: ``letter``, ``text`` or ``index``."""
     if form == "index":
-        index = int(answer)
+        if not re.fullmatch(r"\d{1,3}(?:\.0+)?", str(answer).strip()):
+            raise Unreadable("with an answer that is no index")
+        index = int(float(answer))
     elif form == "letter":
         letter = re.fullmatch(r"\s*\(?([A-H])\)?[.:]?\s*", str(answer))
         if letter is None:
@@ -98,5 +139,5 @@ def literal(value: Any) -> Any:
         return value
     try:
         return ast.literal_eval(value)
-    except (ValueError, SyntaxError) as error:
+    except (ValueError, SyntaxError, RecursionError, MemoryError) as error:  # as ast.literal_eval documents
         raise Unreadable("with a cell that is no literal") from error

@@ -10,10 +10,9 @@ from typing import Any
 import yaml
 
 from harness_heads.conditions import Op
+from harness_heads.tasks.spec import DEFAULT_OP
 
 FOLDER = Path(__file__).resolve().parent
-DEFAULT_OP: Mapping[str, Op] = {"grid_2x2": "steer", "grounding": "ablate"}
-"""Operation of a recipe where the YAML's ``probe.op`` is silent; ``mask`` for every other recipe."""
 
 
 class _Loader(yaml.SafeLoader):

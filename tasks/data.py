@@ -50,6 +50,8 @@ def local_copy(ref: DataRef, task: str) -> Path | None:
         named = json.loads(os.environ.get(DATA_VARIABLE, "{}"))
     except json.JSONDecodeError as error:
         raise HarnessHeadsError(f"{DATA_VARIABLE} is not a JSON object of task names and paths: {error}") from error
+    if not isinstance(named, dict) or not all(isinstance(path, str) for path in named.values()):
+        raise HarnessHeadsError(f"{DATA_VARIABLE} is not a JSON object of task names and paths: write {{task: path}}")
     if task in named:
         path = Path(named[task]).expanduser()
         if not path.exists():

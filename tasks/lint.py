@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,9 @@ from typing import Any
 import yaml
 
 from harness_heads.errors import HarnessHeadsError, did_you_mean
-from harness_heads.tasks.spec import spec_problems
+from harness_heads.plain import shown
+from harness_heads.tasks.spec import HOST_KEYS
+from harness_heads.tasks.spec_problems import spec_problems
 
 MAX_LINES = 25
 GROUP_KEYS = ("group", "task", "group_alias", "aggregate_metric_list", "metadata", "tag")
@@ -55,6 +57,8 @@ def read_yaml(path: Path) -> Linted:
         config = yaml.load(text, Loader=loader)
     except yaml.YAMLError as error:
         return Linted(path, (_position(error, text),), None)
+    except (ValueError, RecursionError) as error:  # a date that is none; brackets without end
+        return Linted(path, (f"is no YAML: {error}",), None)
     if not isinstance(config, Mapping):
         kind = "empty" if config is None else f"a {type(config).__name__}"
         return Linted(path, (f"is {kind}; a task is a mapping of keys (lmms-eval would fail on every task)",), None)
@@ -63,8 +67,11 @@ def read_yaml(path: Path) -> Linted:
         problems.append(f"{lines} lines; a task fits in {MAX_LINES}")
     if "group" in config:
         problems += [f"unknown key {k!r}{did_you_mean(str(k), GROUP_KEYS)}" for k in config if k not in GROUP_KEYS]
-        if not isinstance(config.get("task"), list):
-            problems.append("a group lists its tasks under 'task'")
+        members = config.get("task")
+        if not isinstance(members, list) or not all(isinstance(name, str) for name in members):
+            problems.append("a group lists the names of its tasks under 'task'")
+        if not isinstance(config["group"], str):
+            problems.append(f"group: {shown(config['group'])} is no name; write it in quotes")
         return Linted(path, tuple(problems), config, True)
     if "class" not in config:
         problems.append("key 'class' is missing: write class: !function harness_heads.tasks.task.HeadTask")
@@ -77,16 +84,29 @@ def unknown_members(groups: list[Linted], known: set[str]) -> list[str]:
     return [
         f"{linted.path}: unknown task {name!r}{did_you_mean(str(name), known)}"
         for linted in groups
-        for name in (linted.config or {}).get("task", [])
+        for name in (linted.config or {}).get("task") or ()
         if isinstance(name, str) and name not in known
     ]
+
+
+def doubles(sound: Sequence[Linted]) -> list[str]:
+    """Tasks and groups that two files define: lmms-eval would take the one that it reads last, without a word."""
+    first: dict[str, Path] = {}
+    problems = []
+    for linted in sound:
+        name = str((linted.config or {}).get("group" if linted.is_group else "task"))
+        if name in first:
+            problems.append(f"{linted.path}: {name!r} is the name of {first[name]} too; rename one")
+        first.setdefault(name, linted.path)
+    return problems
 
 
 def _mapping(loader: _Strict, node: yaml.MappingNode) -> dict[Any, Any]:
     seen: dict[Any, int] = {}
     for key_node, _ in node.value:
-        key = loader.construct_object(key_node)
-        line = key_node.start_mark.line + 1
+        key, line = loader.construct_object(key_node), key_node.start_mark.line + 1
+        if not isinstance(key, Hashable):
+            continue  # refused below, with its line
         if key in seen:
             loader.problems.append(f"line {line}: key {key!r} is written twice (first on line {seen[key]})")
         seen.setdefault(key, line)
@@ -141,3 +161,6 @@ def lint(path: Path) -> tuple[Linted, Any]:
         return linted, HeadTask(config=dict(linted.config))
     except HarnessHeadsError as error:
         return Linted(path, (str(error),), linted.config), None
+    except Exception as error:  # lmms-eval asserts what it likes about keys that are its own
+        told = f"lmms-eval refuses it ({type(error).__name__}: {error}); see its keys {', '.join(HOST_KEYS[1:])}"
+        return Linted(path, (" ".join(told.split()),), linted.config), None

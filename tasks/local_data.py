@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness_heads.errors import HarnessHeadsError, did_you_mean
+from harness_heads.plain import shown
 from harness_heads.tasks.sources import RowsSource, Source, TableSource, image_files
 from harness_heads.tasks.spec import DataRef
 
@@ -52,7 +53,10 @@ def table_source(table: Any, ref: DataRef, label: str) -> TableSource:
 def _saved(path: Path, ref: DataRef, task: str) -> Any:
     import datasets
 
-    saved = datasets.load_from_disk(str(path))
+    try:
+        saved = datasets.load_from_disk(str(path))
+    except Exception as error:  # datasets raises many kinds; all of them mean a damaged copy here
+        raise HarnessHeadsError(f"{task}: {path} cannot be read as a saved data set ({_short(error)})") from error
     if not isinstance(saved, datasets.DatasetDict):
         return saved
     if ref.split is None and len(saved) == 1:
@@ -121,14 +125,20 @@ def read_rows(file: Path, task: str) -> list[dict[str, Any]]:
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
             if file.suffix == ".csv":
-                return [dict(row) for row in csv.DictReader(stream)]
-            if file.suffix == ".jsonl":
-                return [json.loads(line) for line in stream if line.strip()]
-            value = json.load(stream)
-    except (OSError, ValueError) as error:
+                value: Any = list(csv.DictReader(stream, strict=True))
+            elif file.suffix == ".jsonl":
+                value = [json.loads(line) for line in stream if line.strip()]
+            else:
+                value = json.load(stream)
+    except (OSError, ValueError, RecursionError, csv.Error) as error:
         raise HarnessHeadsError(f"{task}: {file} cannot be read ({_short(error)})") from error
-    if not isinstance(value, list) or not all(isinstance(row, Mapping) for row in value):
+    if not isinstance(value, list):
         raise HarnessHeadsError(f"{task}: {file} is no JSON list of rows")
+    for number, row in enumerate(value, start=1):
+        if not isinstance(row, Mapping):
+            raise HarnessHeadsError(f"{task}: {file}: row {number} is {shown(row)}; a row is an object of columns")
+        if None in row:  # how the reader of CSV says that a row has more cells than the header
+            raise HarnessHeadsError(f"{task}: {file}: row {number} has more cells than the header; quote its commas")
     return [dict(row) for row in value]
 
 

@@ -15,7 +15,18 @@ import numpy as np
 from loguru import logger
 
 from harness_heads.answers import normalised
-from harness_heads.tasks.answer_forms import literal, open_answer, right_choice, split_options, verdict_of
+from harness_heads.errors import HarnessHeadsError
+from harness_heads.plain import shown
+from harness_heads.tasks.answer_forms import (
+    listed,
+    literal,
+    numbers,
+    open_answer,
+    right_choice,
+    said,
+    split_options,
+    verdict_of,
+)
 from harness_heads.tasks.items import Picture
 from harness_heads.tasks.pictures import marks
 from harness_heads.tasks.question import Question, Unreadable
@@ -49,6 +60,34 @@ QUESTION_COLUMNS: dict[str, str] = {
 }
 
 
+_READS: dict[str, tuple[str, ...]] = {
+    "columns": ("question",),
+    "in_question": ("question",),
+    "spatialrgpt": ("question", "group", "boxes"),
+    "vaw": ("object", "negative", "boxes"),
+}
+"""Columns without which a reader cannot read, beside image and answer."""
+
+
+def check_reader(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """Raise where a reader lacks a column, or an option that it reads is of no use to it."""
+    reader = options.get("reader", READER_OPTIONS["reader"].default)
+    needed = [*_READS[reader], *(["group"] if options.get("keep") else [])]
+    missing = [role for role in needed if role not in config.get("columns", {})]
+    if missing:
+        why = "options.keep" if missing == ["group"] and reader != "spatialrgpt" else f"reader {reader!r}"
+        raise HarnessHeadsError(f"columns.{missing[0]} is missing: {why} reads it ({QUESTION_COLUMNS[missing[0]]})")
+    for number, pool in enumerate(options.get("pools", ())):
+        if not isinstance(pool, list) or len(pool) < 2:
+            raise HarnessHeadsError(
+                f"options.pools: pool {number} is {shown(pool)}; write a list of answers, two or more"
+            )
+    for key in ("fill", "keep"):
+        for value in options.get(key, ()):
+            if isinstance(value, list | dict) or value is None:
+                raise HarnessHeadsError(f"options.{key}: {shown(value)} is no answer or value; write words or numbers")
+
+
 def read_questions(spec: TaskSpec, source: Source, option: Callable[[str], Any]) -> list[Question]:
     """Every readable row in order; how many were left out, and why, is logged in one line.
 
@@ -71,6 +110,10 @@ def read_questions(spec: TaskSpec, source: Source, option: Callable[[str], Any])
             left_out[str(reason)] += 1
     if left_out:
         reasons = "; ".join(f"{count} {reason}" for reason, count in left_out.most_common())
+        if not questions:
+            raise HarnessHeadsError(
+                f"{spec.task}: no row of {source.label} can be read: {reasons}; see columns and options"
+            )
         logger.info(f"{spec.task}: {len(questions)} of {len(source)} rows read, left out: {reasons}")
     return questions
 
@@ -99,21 +142,21 @@ def _common(spec: TaskSpec, source: Source, row: int) -> tuple[Picture, str]:
         if not source.decode_first:
             raise
         raise Unreadable("with an image that cannot be used") from error
-    cluster = str(source.value(row, spec.columns["cluster"])) if "cluster" in spec.columns else picture["sha"]
-    return picture, cluster
+    shared = source.value(row, spec.columns["cluster"]) if "cluster" in spec.columns else None
+    return picture, picture["sha"] if shared is None else str(shared)  # rows without one do not all share it
 
 
 def _columns(spec: TaskSpec, source: Source, row: int, option: Callable[[str], Any]) -> Question:
     picture, cluster = _common(spec, source, row)
-    text = str(source.value(row, spec.columns["question"]))
+    text = said(source.value(row, spec.columns["question"]))
     choices = source.value(row, spec.columns["choices"]) if "choices" in spec.columns else None
     answer = source.value(row, spec.columns["answer"])
     if "boxes" in spec.columns:
-        picture = _with_boxes(picture, literal(source.value(row, spec.columns["boxes"])))
-    if choices is None or len(choices) == 0:
+        picture = _with_boxes(picture, source.value(row, spec.columns["boxes"]))
+    if choices is None or not len(choices := listed(choices)):
         value, kind = open_answer(answer, option("pools"))
         return Question(text, value, (), kind, picture, cluster)
-    return _choice(text, [str(c) for c in choices], answer, option("answer"), picture, cluster)
+    return _choice(text, [said(c) for c in choices], answer, option("answer"), picture, cluster)
 
 
 def _choice(text: str, choices: list[str], answer: Any, form: str, picture: Picture, cluster: str) -> Question:
@@ -124,7 +167,7 @@ def _choice(text: str, choices: list[str], answer: Any, form: str, picture: Pict
 
 def _in_question(spec: TaskSpec, source: Source, row: int, option: Callable[[str], Any]) -> Question:
     picture, cluster = _common(spec, source, row)
-    stem, choices = split_options(str(source.value(row, spec.columns["question"])))
+    stem, choices = split_options(said(source.value(row, spec.columns["question"])))
     answer = source.value(row, spec.columns["answer"])
     return _choice(stem, choices, answer, option("answer"), picture, cluster)
 
@@ -135,33 +178,41 @@ def _spatialrgpt(spec: TaskSpec, source: Source, row: int, option: Callable[[str
     kind = literal(source.value(row, spec.columns["group"]))
     if not (isinstance(kind, Mapping) and str(kind.get("category", "")).endswith("_predicate")):
         raise Unreadable("that are no yes/no questions")
-    turns = literal(source.value(row, spec.columns["answer"]))
-    said = str(next((t["value"] for t in turns if t.get("from") == "gpt"), ""))
-    verdict = verdict_of(said)
-    picture = _with_boxes(picture, literal(source.value(row, spec.columns["boxes"])))
-    text = str(source.value(row, spec.columns["question"]))
+    turns = [t for t in listed(source.value(row, spec.columns["answer"])) if isinstance(t, Mapping)]
+    verdict = verdict_of(str(next((t.get("value", "") for t in turns if t.get("from") == "gpt"), "")))
+    picture = _with_boxes(picture, source.value(row, spec.columns["boxes"]))
+    text = said(source.value(row, spec.columns["question"]))
     return Question(text, "yes" if verdict else "no", (), "yes_no", picture, cluster)
 
 
 def _vaw(spec: TaskSpec, source: Source, row: int, option: Callable[[str], Any]) -> Question:
     """VAW: one right attribute against three that annotators called wrong (unlabelled ones are unknown, not wrong)."""
-    right, wrong = (list(source.value(row, spec.columns[role]) or []) for role in ("answer", "negative"))
+    cells = (source.value(row, spec.columns[role]) for role in ("answer", "negative"))
+    right, wrong = ([said(v) for v in listed([] if cell is None else cell)] for cell in cells)
     if not right or len(wrong) < 3:
         raise Unreadable("without a right and three wrong attributes")
     picture, cluster = _common(spec, source, row)
-    x, y, w, h = (float(v) for v in source.value(row, spec.columns["boxes"]))
+    box = numbers(source.value(row, spec.columns["boxes"]))
+    if len(box) != 4:
+        raise Unreadable("with a box of other than four numbers")
+    x, y, w, h = box
     if w <= 0 or h <= 0:
         raise Unreadable("with an empty box")
-    noun = str(source.value(row, spec.columns["object"]))
+    noun = said(source.value(row, spec.columns["object"]))
+    if not noun.strip():
+        raise Unreadable("without a noun")
     marked = marks(picture, [[x, y, x + w, y + h]], [""])
     return Question(f"Which word describes the marked {noun}?", right[0], tuple(wrong), "choice", marked, cluster)
 
 
 def _with_boxes(picture: Picture, boxes: Any) -> Picture:
-    if not boxes:
+    if boxes is None or not len(boxes := listed(boxes)):
         return picture
-    rows = [boxes] if np.ndim(boxes) == 1 else boxes
-    return marks(picture, [[float(v) for v in box[:4]] for box in rows], [f"Region [{i}]" for i in range(len(rows))])
+    rows = boxes if isinstance(boxes[0], list | tuple | np.ndarray) else [boxes]
+    drawn = [numbers(box)[:4] for box in rows]
+    if any(len(box) != 4 for box in drawn):
+        raise Unreadable("with a box of other than four numbers")
+    return marks(picture, drawn, [f"Region [{i}]" for i in range(len(rows))])
 
 
 _READERS: dict[str, Callable[[TaskSpec, Source, int, Callable[[str], Any]], Question]] = {

@@ -24,6 +24,9 @@ IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".ti
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
+WAY_OUT = "mend it, or leave such rows out with bad_images: skip in the task's YAML"
+
+
 class BadImage(HarnessHeadsError):
     """A row whose image is missing, unreadable, too thin or too elongated; the message names the row."""
 
@@ -161,7 +164,11 @@ class EncodedSource(Source):
             check_size(*image.size, self._where(row, column))
 
     def _where(self, row: int, column: str) -> str:
-        return f"{self.label}: row {row}, column {column!r}"
+        """Data, row, column and, where the image is a file, its name: nobody counts rows of a folder."""
+        cell = self.value(row, column)
+        name = cell.get("path") if isinstance(cell, Mapping) else cell
+        file = f" ({name})" if isinstance(name, str) and 0 < len(name) < 200 else ""
+        return f"{self.label}: row {row}{file}, column {column!r}"
 
     @contextmanager
     def _opened(self, row: int, column: str) -> Iterator[Image.Image]:
@@ -172,9 +179,10 @@ class EncodedSource(Source):
         except BadImage:
             raise
         except HarnessHeadsError as error:
-            raise BadImage(str(error)) from error
+            raise BadImage(f"{error}; {WAY_OUT}") from error
         except (OSError, UnidentifiedImageError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise BadImage(f"{self._where(row, column)}: this is no readable image ({error})") from error
+            told = str(error).split(" <_io.")[0]  # Pillow quotes the address of our buffer
+            raise BadImage(f"{self._where(row, column)}: this is no readable image ({told}); {WAY_OUT}") from error
 
     def sha(self, row: int, column: str) -> str:
         return hashlib.sha256(self._encoded(row, column)).hexdigest()[:16]
@@ -188,14 +196,15 @@ class EncodedSource(Source):
         if isinstance(cell, (bytes, bytearray)):
             return bytes(cell)
         if not isinstance(cell, str) or not cell:
-            raise BadImage(f"{where}: there is no image (found {json.dumps(cell, default=str)[:60]})")
+            raise BadImage(f"{where}: there is no image (found {json.dumps(cell, default=str)[:60]}); {WAY_OUT}")
         path = self._file(cell)
         if path is None:
-            raise BadImage(f"{where}: image {cell} is not in the local copy {self._folder or '(none is given)'}")
+            copy = self._folder or "(none is given)"
+            raise BadImage(f"{where}: image {cell} is not in the local copy {copy}; {WAY_OUT}")
         try:
             return path.read_bytes()
         except OSError as error:
-            raise BadImage(f"{where}: image file {path} cannot be read ({error.strerror})") from error
+            raise BadImage(f"{where}: image file {path} cannot be read ({error.strerror}); {WAY_OUT}") from error
 
     def _file(self, name: str) -> Path | None:
         """A local file for a path or URL: as it stands, under the folder, or the only one below it of that name.

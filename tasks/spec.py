@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness_heads.conditions import Condition
-from harness_heads.errors import HarnessHeadsError, did_you_mean
+from harness_heads.conditions import Condition, Op
+from harness_heads.errors import HarnessHeadsError
 
 HOST_KEYS = ("class", "tag", "task_alias", "generation_kwargs", "metadata")
 """Keys that lmms-eval reads itself; ours are below, everything else is an error."""
@@ -30,6 +30,11 @@ OUR_KEYS = (
     "bad_images",
 )
 DATA_KEYS = ("path", "split", "revision", "files", "name", "rows", "get")
+DEFAULT_OP: Mapping[str, Op] = {
+    **dict.fromkeys(("grid_2x2", "strip", "same_image_overlay", "image_retrieval", "text_options"), "steer"),
+    "grounding": "ablate",
+}
+"""Operation of a recipe where the YAML's ``probe.op`` is silent; ``mask`` for every other recipe."""
 PROBE_KEYS = ("op", "rows", "beta", "phase", "keep_self", "numerics", "ablation")
 
 
@@ -123,6 +128,8 @@ def spec_from_config(config: Mapping[str, Any]) -> TaskSpec:
     Raises:
         HarnessHeadsError: listing every problem of the file in one line.
     """
+    from harness_heads.tasks.spec_problems import spec_problems
+
     problems = spec_problems(config)
     task = config.get("task", "task YAML")
     if problems:
@@ -144,65 +151,3 @@ def spec_from_config(config: Mapping[str, Any]) -> TaskSpec:
         (marks,) if isinstance(marks, str) else tuple(marks),
         config.get("bad_images", "fail"),
     )
-
-
-def spec_problems(config: Mapping[str, Any]) -> list[str]:
-    """Everything that is wrong with a YAML's mapping, without looking at its data; empty when sound."""
-    from harness_heads.tasks.recipes import RECIPES
-
-    problems = _unknown("key", config, (*HOST_KEYS, *OUR_KEYS))
-    for key in ("task", "recipe", "data", "n", "seed"):
-        if key not in config:
-            problems.append(f"key {key!r} is missing")
-    data = config.get("data", {})
-    if not isinstance(data, Mapping):
-        problems.append("data is a mapping: {path: owner/name, split: ...}")
-    else:
-        problems += _unknown("data key", data, DATA_KEYS)
-        if "data" in config and not isinstance(data.get("path"), str):
-            problems.append("data.path is missing: owner/name of the data set")
-    for key, low in (("n", 1), ("seed", 0)):
-        value = config.get(key, low)
-        if isinstance(value, bool) or not isinstance(value, int) or value < low:
-            problems.append(f"{key}: {value!r} is no whole number >= {low}")
-    for key in ("columns", "probe", "options"):
-        if not isinstance(config.get(key, {}), Mapping):
-            problems.append(f"{key} is a mapping")
-            return problems
-    if config.get("bad_images", "fail") not in ("fail", "skip"):
-        problems.append(f"bad_images: {config['bad_images']!r} is neither fail nor skip")
-    probe_faults = _unknown("probe key", config.get("probe", {}), PROBE_KEYS)
-    problems += probe_faults or _condition_problems(config.get("probe", {}))
-    name = config.get("recipe")
-    if name is None:
-        return problems
-    if name not in RECIPES:
-        known = ", ".join(sorted(RECIPES))
-        return [*problems, f"unknown recipe {name!r}{did_you_mean(str(name), RECIPES)} (known: {known})"]
-    recipe = RECIPES[name]
-    columns, options = config.get("columns", {}), config.get("options", {})
-    problems += _unknown("column role", columns, recipe.columns)
-    problems += [f"columns.{r} is missing: {h}" for r, h in recipe.required.items() if r not in columns]
-    problems += _unknown("option", options, recipe.options)
-    for key, value in options.items():
-        if key in recipe.options:
-            problems += recipe.options[key].problems(key, value)
-    try:
-        if not problems:
-            recipe.check(options, config)
-    except HarnessHeadsError as error:
-        problems.append(str(error))
-    return problems
-
-
-def _condition_problems(probe: Mapping[str, Any]) -> list[str]:
-    try:
-        TaskSpec("", "", DataRef(""), {}, 1, 0, probe=probe).condition(probe.get("op", "mask"), "image")
-    except (HarnessHeadsError, TypeError) as error:
-        return [f"probe: {error}"]
-    return []
-
-
-def _unknown(what: str, given: Mapping[str, Any], known: Any) -> list[str]:
-    names = list(known)
-    return [f"unknown {what} {key!r}{did_you_mean(str(key), names)}" for key in given if key not in names]

@@ -24,6 +24,7 @@ from harness_heads.regions import image_sha
 from harness_heads.tasks.data import open_data
 from harness_heads.tasks.items import Doc, Documents, to_docs
 from harness_heads.tasks.pictures import paint
+from harness_heads.tasks.recipe import within_reach
 from harness_heads.tasks.recipes import RECIPES
 from harness_heads.tasks.records import Shown, item_record
 from harness_heads.tasks.spec import HOST_KEYS, spec_from_config
@@ -70,6 +71,7 @@ class HeadTask(ConfigurableMessagesTask):  # type: ignore[misc]  # lmms-eval shi
         """Open the data and build the documents; called once by the host's constructor."""
         self.source = open_data(self.spec.data, self.spec.task)
         self.source.decode_first = self.spec.bad_images == "skip"
+        within_reach(self.spec, self.source)
         docs = to_docs(self.recipe.build(self.spec, self.source), self.spec, self.recipe.version)
         self.dataset = {self.spec.data.split or "all": Documents(docs)}
         self.dataset_no_image = self.dataset  # documents hold no images

@@ -11,7 +11,8 @@ from typing import Any
 
 from tabulate import tabulate
 
-from harness_heads.errors import HarnessHeadsError
+from harness_heads.cli.launch import in_our_words
+from harness_heads.errors import HarnessHeadsError, did_you_mean
 
 PACKAGES = ("lmms-eval", "transformers", "torch", "torchvision", "datasets", "accelerate", "filelock", "decord")
 
@@ -23,7 +24,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="check the installation; with --model, prove an intervention on that model",
         description=__doc__,
     )
-    parser.add_argument("--model", help="one of our model names, for example masked_qwen3vl")
+    parser.add_argument("--model", help="masked_qwen3vl, steered_..., or a model itself: tiny-digits, a hub id")
     parser.add_argument("--model_args", default="", help="as for lmms_eval")
     parser.set_defaults(run=run)
 
@@ -39,14 +40,15 @@ def run(arguments: argparse.Namespace) -> int:
         ("embedded model", _embedded),
     ]
     if arguments.model:
-        checks.append((f"{arguments.model}", lambda: prove(arguments.model, arguments.model_args)))
+        checks.append((f"{arguments.model}", lambda: prove(*named(arguments.model, arguments.model_args))))
     rows, failed = [], 0
     for name, check in checks:
         try:
             rows.append((name, "ok", check()))
         except Exception as error:  # a doctor names every failure and goes on to the next check
             failed += 1
-            rows.append((name, "FAILED", str(error).splitlines()[0] if str(error) else type(error).__name__))
+            told = str(in_our_words(error) or error) or type(error).__name__
+            rows.append((name, "FAILED", told.splitlines()[0]))
     print(tabulate(rows, tablefmt="plain"))
     return 1 if failed else 0
 
@@ -103,6 +105,38 @@ def _embedded() -> str:
     if not weights.exists():
         raise HarnessHeadsError(f"{weights} is missing; reinstall the package")
     return f"{NAME}, {weights.stat().st_size / 1e6:.1f} MB"
+
+
+def named(model: str, model_args: str) -> tuple[str, str]:
+    """Class and model_args of ``--model``, which may name the weights themselves.
+
+    Args:
+        model: one of our classes, an embedded model, or the hub id of a host's default (masked by that host).
+        model_args: as for ``lmms_eval``; without ``controls`` none are drawn, a proof needs none.
+
+    Raises:
+        HarnessHeadsError: ill-formed model_args, or a model whose host cannot be told from its name.
+    """
+    from harness_heads.cli.run_arguments import check_model_args
+    from harness_heads.models.hosts import HOSTS, PREFIXES, wrapper_name
+    from harness_heads.models.loading import EMBEDDED
+
+    parts = [part for part in model_args.split(",") if part]
+    if not any(part.strip().startswith("controls=") for part in parts):
+        parts.append("controls=0")
+    if model.split("_")[0] not in PREFIXES:
+        hosts = {host.pretrained: host for host in HOSTS if host.pretrained}
+        hosts |= dict.fromkeys(EMBEDDED, HOSTS[0])
+        if model not in hosts:
+            hint = did_you_mean(model, filter(None, hosts))
+            raise HarnessHeadsError(
+                f"{model!r} is neither one of our models nor a host's default{hint}; "
+                f"name its host: --model masked_qwen3vl --model_args pretrained={model}"
+            )
+        parts.insert(0, f"pretrained={model}")
+        model = wrapper_name("masked", hosts[model])
+    check_model_args(",".join(parts))
+    return model, ",".join(parts)
 
 
 def prove(model: str, model_args: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 from pathlib import Path
 
 from harness_heads.errors import HarnessHeadsError
@@ -14,7 +15,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("import", help="read a foreign head list", description=__doc__)
     parser.add_argument("source", help="CSV, TSV, JSON or text file, or the list itself: 16-19,16-2")
     parser.add_argument("--model", required=True, help="hub id, folder or tiny-digits that the heads belong to")
-    parser.add_argument("--name", help="name of the set (default imported/<file>)")
+    parser.add_argument("--name", help="name of the set (default imported/<file>, of --output where it is given)")
     parser.add_argument("--output", dest="file", type=Path, help="head-set file to write (default <name>.json)")
     parser.add_argument("--order", choices=("layer,head", "head,layer"), default="layer,head")
     parser.add_argument("--base", type=int, choices=(0, 1), default=0, help="index of the first layer and head")
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from harness_heads.heads import ModelRef
 
     geometry = parse_geometry(args.geometry) if args.geometry else geometry_of(args.model)
-    name = args.name or f"imported/{Path(args.source).stem if Path(args.source).suffix else 'heads'}"
+    name = args.name or f"imported/{default_name(args.source, args.file)}"
     head_set = import_heads(
         args.source,
         name=name,
@@ -46,6 +47,18 @@ def run(args: argparse.Namespace) -> int:
     shown = ", ".join(str(h) for h in head_set.heads[:5])
     print(f"{head_set.name}: {len(head_set)} heads ({shown}{', ...' if len(head_set) > 5 else ''}) -> {file}")
     return 0
+
+
+def default_name(source: str, file: Path | None) -> str:
+    """What a set is called that nobody named: by its file, its source, or a digest of the list itself.
+
+    Two lists never share a name by default: sets of one name cannot stand in one run.
+    """
+    if file is not None:
+        return file.stem
+    if len(source) < 256 and Path(source).expanduser().is_file():
+        return Path(source).stem
+    return f"heads-{hashlib.sha256(source.encode()).hexdigest()[:8]}"
 
 
 def parse_geometry(text: str) -> Geometry:

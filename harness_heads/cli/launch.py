@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("lmms_eval: interrupted; run the same command with the same --output_path to go on", file=sys.stderr)
         return 130
     except Exception as error:
-        cause = _ours(error) or _in_our_words(error)
+        cause = _ours(error) or in_our_words(error)
         if cause is not None:
             print(f"lmms_eval: error: {cause}", file=sys.stderr)
         else:
@@ -105,7 +105,7 @@ def _ours(error: BaseException) -> HarnessHeadsError | None:
     return None
 
 
-def _in_our_words(error: BaseException) -> HarnessHeadsError | None:
+def in_our_words(error: BaseException) -> HarnessHeadsError | None:
     """What a user mistyped and lmms-eval answers with every name it knows: one line with the nearest name."""
     from harness_heads.models.hosts import HOSTS, PREFIXES
     from harness_heads.tasks.catalogue import catalogue

@@ -28,12 +28,20 @@ def run(arguments: argparse.Namespace) -> int:
     """Lint every file; status 1 if one has a problem."""
     from harness_heads.tasks.contact_sheet import contact_sheet
     from harness_heads.tasks.data import DATA_VARIABLE
-    from harness_heads.tasks.lint import Linted, lint, read_yaml, unknown_members
+    from harness_heads.tasks.lint import Linted, doubles, lint, read_yaml, unknown_members
 
-    named = dict(_pair(entry) for entry in arguments.data)
+    if arguments.items < 1:
+        raise HarnessHeadsError(f"--items {arguments.items}: a contact sheet shows 1 item or more")
+    named: dict[str, str] = {}
+    for entry in arguments.data:
+        task_name, path = _pair(entry)
+        if task_name in named:
+            raise HarnessHeadsError(f"--data {entry}: {task_name} is given twice; a task reads one copy, name it once")
+        named[task_name] = path
     if named:
         os.environ[DATA_VARIABLE] = json.dumps(named)
     files = [file for name in arguments.files for file in _files(Path(name))]
+    sound: list[Linted] = []
     groups: list[Linted] = []
     known: set[str] = set()
     failed = 0
@@ -42,19 +50,27 @@ def run(arguments: argparse.Namespace) -> int:
         for problem in linted.problems:
             print(f"{file}: {problem}")
         failed += bool(linted.problems)
+        sound += [] if linted.problems else [linted]
         if linted.is_group:
             groups.append(linted)
         elif linted.config is not None:
             known.add(str(linted.config.get("task")))
         if task is not None:
             target = Path(arguments.output) / f"{task.spec.task}.png"
+            try:
+                sheet = contact_sheet(task, arguments.items)
+            except HarnessHeadsError as error:  # a picture that is no picture shows when it is drawn
+                print(f"{file}: {error}")
+                failed += 1
+                continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            contact_sheet(task, arguments.items).save(target)
+            sheet.save(target)
             print(f"{file}: sound, {task.spec.n} items; contact sheet {target}")
         elif not linted.problems:
             print(f"{file}: sound")
     # a group alone on the command line may name tasks of other folders
     missing = unknown_members(groups, known) if len(files) > len(groups) else []
+    missing += doubles(sound)
     for problem in missing:
         print(problem)
     return 1 if failed or missing else 0

@@ -25,6 +25,7 @@ SUBCOMMANDS = (
     "lint_task",
     "tasks_path",
     "settings",
+    "head_sets",
 )
 
 

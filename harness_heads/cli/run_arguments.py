@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+import yaml
+
 from harness_heads import head_sets
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.models.hosts import PREFIXES
-from harness_heads.models.run_info import RUN_FOLDER_VARIABLE
+from harness_heads.models.run_info import RUN_FOLDER_VARIABLE, read_run_file
 from harness_heads.settings import UNTOUCHED
 from harness_heads.tasks.data import DATA_VARIABLE
 
@@ -48,17 +50,67 @@ def prepare(namespace: argparse.Namespace, data: Sequence[str]) -> Path:
     if not (namespace.tasks or "").strip(" ,"):
         raise HarnessHeadsError("--tasks names no task; `lmms_eval --tasks list` prints all")
     user = [namespace.include_path] if isinstance(namespace.include_path, str) else list(namespace.include_path or [])
+    for path in user:
+        check_include_path(Path(path))
     namespace.include_path = [str(TASKS), *user]
     if namespace.output_path is None:
         stamp = datetime.now().strftime("%Y-%m-%d-%H%M%S")
         namespace.output_path = str(RUNS / f"{stamp}-{(namespace.tasks or 'none').replace(',', '+')[:60]}")
     namespace.log_samples = True
     if namespace.model.split("_")[0] in PREFIXES:
+        check_model_args(namespace.model_args or "")
         namespace.model_args = pinned(namespace.model_args or "")
     folder = Path(namespace.output_path)
+    read_run_file(folder)  # one that is broken is an error before anything is loaded
     os.environ[RUN_FOLDER_VARIABLE] = str(folder)
     os.environ.update(_data_environment(data))
     return folder
+
+
+def check_include_path(folder: Path) -> None:
+    """Refuse a folder on which lmms-eval would fail for every task: it reads all YAML files below as mappings.
+
+    Raises:
+        HarnessHeadsError: naming the folder that is none, or the file that is no mapping.
+    """
+    if not folder.is_dir():
+        raise HarnessHeadsError(f"--include_path {folder}: no such folder; name the one that holds the task's YAML")
+    for file in sorted(folder.rglob("*.yaml")):
+        try:
+            root = yaml.compose(file.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+            fault = None if isinstance(root, yaml.MappingNode) else "it is no mapping of keys"
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            fault = str(getattr(error, "problem", None) or error).splitlines()[0]
+        if fault:
+            raise HarnessHeadsError(
+                f"--include_path {folder}: {file} is no task ({fault}), and lmms-eval reads every .yaml below that "
+                "folder; mend it, or keep your tasks in a folder of their own"
+            )
+
+
+def check_model_args(model_args: str) -> None:
+    """Refuse what lmms-eval's parser falls over, or takes without a word.
+
+    Raises:
+        HarnessHeadsError: listing every argument without a name or a value, and every name that is given twice.
+    """
+    from lmms_eval.utils import _smart_comma_split
+
+    problems: list[str] = []
+    seen: set[str] = set()
+    for part in _smart_comma_split(model_args) if model_args.strip() else ():
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not name:
+            problems.append(f"{part!r} names no argument; write name=value between commas")
+        elif not equals:
+            problems.append(f"{name!r} has no value; write {name}=VALUE, and join lists with + (a comma ends a value)")
+        elif not value:
+            problems.append(f"{name}= is empty; give it a value, or leave it out")
+        elif name in seen:
+            problems.append(f"{name} is given twice; join several values with +, as {name}=A+B")
+        seen.add(name)
+    if problems:
+        raise HarnessHeadsError("model_args: " + "; ".join(problems))
 
 
 def pinned(model_args: str) -> str:
@@ -87,6 +139,8 @@ def _data_environment(data: Sequence[str]) -> dict[str, str]:
             raise HarnessHeadsError(f"--data {entry}: write TASK=PATH, for example --data ncs_imagenet=/data/imagenet")
         if not Path(path).exists():
             raise HarnessHeadsError(f"--data {entry}: {path} does not exist")
+        if task in values:
+            raise HarnessHeadsError(f"--data {entry}: {task} is given twice; a task reads one copy, name it once")
         values[task] = str(Path(path).resolve())
     if not values:
         return {}

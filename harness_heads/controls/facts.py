@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
-from harness_heads.errors import HarnessHeadsError
+from harness_heads.errors import HarnessHeadsError, did_you_mean
 from harness_heads.heads import Geometry, Head, HeadSet
+from harness_heads.plain import entries, mapping, number, shown
 
 
 @dataclass(frozen=True)
@@ -37,17 +39,39 @@ class HeadFacts:
         return out
 
 
-def facts_from_dict(value: Mapping[str, Sequence[Sequence[float]]], geometry: Geometry, source: str) -> HeadFacts:
-    """Read what :meth:`HeadFacts.to_dict` wrote; ``source`` names the file in errors."""
+MEASURES = tuple(f.name for f in fields(HeadFacts))
+
+
+def facts_from_dict(value: Any, geometry: Geometry, source: str) -> HeadFacts:
+    """Read what :meth:`HeadFacts.to_dict` wrote.
+
+    Raises:
+        HarnessHeadsError: naming ``source`` and the measure that is unknown, misshapen or holds what is no number.
+    """
     measures: dict[str, dict[Head, float]] = {}
-    for name, rows in value.items():
-        if tuple(len(row) for row in rows) != geometry.heads:
+    for name, rows in mapping(value, f"{source}: facts").items():
+        if name not in MEASURES:
+            raise HarnessHeadsError(
+                f"{source}: facts holds an unknown measure {shown(name)}{did_you_mean(name, MEASURES)} "
+                f"(known: {', '.join(MEASURES)})"
+            )
+        where = f"{source}: facts.{name}"
+        layers = [entries(row, f"{where}[{layer}]") for layer, row in enumerate(entries(rows, where))]
+        if tuple(map(len, layers)) != geometry.heads:
             raise HarnessHeadsError(f"{source}: per-head {name} does not fit the geometry; re-run discovery")
-        measures[name] = {Head(layer, h): row[h] for layer, row in enumerate(rows) for h in range(len(row))}
+        measures[name] = {
+            Head(layer, h): number(found, f"{where}[{layer}][{h}]")
+            for layer, row in enumerate(layers)
+            for h, found in enumerate(row)
+        }
     return HeadFacts(**measures)
 
 
-def facts_of(head_set: HeadSet) -> HeadFacts | None:
-    """The facts that a discovery run left in the set's provenance, or ``None`` (published sets have none)."""
+def facts_of(head_set: HeadSet, source: str | None = None) -> HeadFacts | None:
+    """The facts that a discovery run left in the set's provenance, or ``None`` (published sets have none).
+
+    ``source`` names the file in errors; without it the set is named.
+    """
     value = head_set.provenance.get("facts")
-    return None if value is None else facts_from_dict(value, head_set.geometry, f"head set {head_set.name!r}")
+    where = source or f"head set {head_set.name!r}"
+    return None if value is None else facts_from_dict(value, head_set.geometry, where)

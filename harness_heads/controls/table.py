@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -32,7 +33,8 @@ def set_table(
         ``top_k`` cuts has the role ``subset`` and the uncut set's key as parent.
 
     Raises:
-        HarnessHeadsError: a set of another model or geometry, two names for the same heads, or what
+        HarnessHeadsError: a set of another model or geometry, two names for the same heads, two sets of
+            one name, or what
             :func:`draw_controls` raises.
     """
     entries = [SetEntry("empty", empty_set(model, geometry))]
@@ -66,6 +68,7 @@ def set_table(
                 SetEntry(role, heads, family, entry.key, draw, settings.control_seed)
                 for draw, heads in enumerate(drawn)
             ]
+    _check_names([*entries, *controls])
     return SetTable((*entries, *controls))
 
 
@@ -81,3 +84,13 @@ def _check_distinct(entries: Sequence[SetEntry]) -> None:
                 f"head_set: {seen[entry.key]!r} and {entry.heads.name!r} are the same heads; name them once"
             )
         seen[entry.key] = entry.heads.name
+
+
+def _check_names(entries: Sequence[SetEntry]) -> None:
+    """Rows of tables and reports are told apart by the names of their sets: one of two would silently be dropped."""
+    for name, count in Counter(entry.heads.name for entry in entries).items():
+        if count > 1:
+            raise HarnessHeadsError(
+                f"head_set: {count} sets of this run are called {name!r}, and rows are told apart by name; "
+                'change the "name" inside the head-set file of one'
+            )

@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import Geometry, Head, HeadSet, ModelRef
+from harness_heads.plain import is_number, number, shown
 
 Order = Literal["layer,head", "head,layer"]
-_PAIR = re.compile(r"^\(?\s*L?(\d+)\s*[-:./,]\s*H?(\d+)\s*\)?$")
+_PAIR = re.compile(r"^\(?\s*L?([0-9]{1,9})\s*[-:./,]\s*H?([0-9]{1,9})\s*\)?$")
 _NAMES = {"layer": ("layer", "l", "layer_idx", "layer_index"), "head": ("head", "h", "head_idx", "head_index")}
 _SCORE = ("score", "mean", "value", "weight")
 
@@ -56,7 +57,7 @@ def import_heads(
     path = Path(source).expanduser()
     text, where = source, "the list"
     if _is_file(path):
-        text, where = path.read_text(encoding="utf-8-sig"), path.name
+        text, where = _read(path), path.name
     elif path.suffix in (".csv", ".tsv", ".json", ".txt"):
         raise HarnessHeadsError(f"{source}: no such file")
     rows, named = _parse(text, where, path.suffix if _is_file(path) else "")
@@ -78,6 +79,13 @@ def import_heads(
         "base": base,
     }
     return HeadSet(name, model, geometry, tuple(heads), tuple(row.score for row in rows), provenance)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise HarnessHeadsError(f"{path.name}: it cannot be read as text ({error}); save it as UTF-8") from error
 
 
 def _is_file(path: Path) -> bool:
@@ -106,7 +114,9 @@ def _parse(text: str, where: str, suffix: str) -> tuple[list[Row], bool]:
     if suffix == ".json" or stripped[:1] in ("{", "["):
         try:
             return _from_json(json.loads(stripped), where)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
+            if isinstance(error, HarnessHeadsError):
+                raise
             raise HarnessHeadsError(f"{where}: it is not JSON ({error})") from error
     if suffix in (".csv", ".tsv"):
         return _from_csv(stripped, where, "\t" if suffix == ".tsv" else ",")
@@ -138,8 +148,8 @@ def _from_csv(text: str, where: str, delimiter: str) -> tuple[list[Row], bool]:
     if layer is None or head is None:
         layer, head = 0, 1
     rows = []
-    for number, line in enumerate(lines[1:] if named else lines, start=2 if named else 1):
-        what = f"{where}, row {number}"
+    for place, line in enumerate(lines[1:] if named else lines, start=2 if named else 1):
+        what = f"{where}, row {place}"
         if len(line) <= max(layer, head):
             raise HarnessHeadsError(f"{what}: {','.join(line)!r} has no two columns")
         extra = line[score].strip() if score is not None and len(line) > score else ""
@@ -156,10 +166,10 @@ def _from_json(value: Any, where: str) -> tuple[list[Row], bool]:
         rows = []
         for key, score in value.items():
             pair = _pair(str(key), where)
-            numbers = [float(s) for s in score] if isinstance(score, list) else score
-            if isinstance(numbers, list):  # retrieval-head files list one score a test
-                numbers = sum(numbers) / len(numbers) if numbers else None
-            rows.append(Row(pair.first, pair.second, None if numbers is None else float(numbers)))
+            if isinstance(score, list):  # retrieval-head files list one score a test
+                tests = [number(s, f"{where}: score of {key}") for s in score]
+                score = sum(tests) / len(tests) if tests else None
+            rows.append(Row(pair.first, pair.second, _score(score, f"{where}: {key}")))
         rows.sort(key=lambda r: -(r.score if r.score is not None else float("-inf")))
         return rows, False
     if not isinstance(value, list):
@@ -170,33 +180,35 @@ def _from_json(value: Any, where: str) -> tuple[list[Row], bool]:
             rows.append(_pair(item, where))
         elif isinstance(item, list) and len(item) in (2, 3):
             score = item[2] if len(item) == 3 else None
-            rows.append(Row(_index(item[0], where), _index(item[1], where), None if score is None else float(score)))
+            what = f"{where}: {shown(item)}"
+            rows.append(Row(_index(item[0], what), _index(item[1], what), _score(score, what)))
         elif isinstance(item, dict):
             lowered = {str(k).lower(): v for k, v in item.items()}
             found = {k: next((lowered[n] for n in names if n in lowered), None) for k, names in _NAMES.items()}
             score = next((lowered[n] for n in _SCORE if n in lowered), None)
             named = True
-            rows.append(
-                Row(
-                    _index(found["layer"], where), _index(found["head"], where), None if score is None else float(score)
-                )
-            )
+            what = f"{where}: {shown(item)}"
+            rows.append(Row(_index(found["layer"], what), _index(found["head"], what), _score(score, what)))
         else:
-            raise HarnessHeadsError(f"{where}: {item!r} is no head; write [layer, head]")
+            raise HarnessHeadsError(f"{where}: {shown(item)} is no head; write [layer, head]")
     return rows, named
 
 
 def _index(value: Any, what: str) -> int:
     text = str(value).strip()
-    if isinstance(value, bool) or not text.isdigit():
-        raise HarnessHeadsError(f"{what}: {text!r} is no index; layers and heads are whole numbers")
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise HarnessHeadsError(f"{what}: {shown(text)} is no index; layers and heads are whole numbers")
     return int(text)
 
 
-def _score(text: str, what: str) -> float | None:
-    if not text:
+def _score(value: Any, what: str) -> float | None:
+    """A finite score, from a number or its text; ``None`` where there is none."""
+    if value is None or value == "":
         return None
     try:
-        return float(text)
-    except ValueError as error:
-        raise HarnessHeadsError(f"{what}: {text!r} is no score") from error
+        found = float(value) if isinstance(value, str) else value
+    except ValueError:
+        found = None
+    if found is None or not is_number(found):
+        raise HarnessHeadsError(f"{what}: {shown(value)} is no score; write a finite number, or leave it out")
+    return float(found)

@@ -82,7 +82,10 @@ class PassJournal:
             raise HarnessHeadsError(f"journal {self._path} cannot be written: {error}") from error
 
     def _read(self, path: Path) -> None:
-        lines = path.read_bytes().split(b"\n")
+        try:
+            lines = path.read_bytes().split(b"\n")
+        except OSError as error:
+            raise HarnessHeadsError(f"journal {path} cannot be read: {error}") from error
         for number, line in enumerate(lines, start=1):
             if not line:
                 continue
@@ -93,7 +96,7 @@ class PassJournal:
                 else:
                     entry = _from_line(value)
                     self._entries[entry.id] = entry
-            except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, RecursionError) as error:
                 if isinstance(error, HarnessHeadsError):
                     raise
                 if number == len(lines) and number > 1:  # torn by a kill while it was written
@@ -102,6 +105,9 @@ class PassJournal:
                 raise HarnessHeadsError(
                     f"journal {path}: line {number} is damaged; remove it, or start afresh"
                 ) from error
+        else:
+            if lines[-1]:  # whole, but killed before its line ended: the next one must not be glued to it
+                path.write_bytes(b"\n".join(lines) + b"\n")
 
     def _check(self, path: Path, header: Mapping[str, Any]) -> None:
         if header["run"] != self._digest:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from harness_heads.controls import facts_of
 from harness_heads.errors import HarnessHeadsError, did_you_mean
 from harness_heads.heads import Geometry, HeadSet, ModelRef, load_head_set
 from harness_heads.tiny import NAME as TINY
@@ -20,6 +21,9 @@ from harness_heads.tiny import WEIGHTS
 FOLDER = Path(__file__).resolve().parent
 TRANSFER = "transfer:"
 """Prefix of a spec that puts a set of another model with the same geometry onto this one."""
+
+LISTING = "`harness-heads head-sets` lists those that are shipped; a file of your own ends in .json"
+"""Where to look; their names alone would fill the screen."""
 
 _DIGEST = re.compile(r"[0-9a-f]{8,64}")
 _HUB_CACHE = re.compile(r"models--([^/]+?)--([^/]+)")  # hub cache folder: models--owner--name/snapshots/<revision>
@@ -58,6 +62,8 @@ def resolve(spec: str, fits: Sequence[str] | None = None) -> HeadSet:
     body = spec.strip()
     transfer = body.startswith(TRANSFER)
     body = body.removeprefix(TRANSFER)
+    if not body.strip():
+        raise HarnessHeadsError(f"head set {spec!r} is empty; name one ({LISTING})")
     name, digest = _split_digest(body)
     head_set = _load(name, fits)
     if digest is not None and not head_set.identity.startswith(digest):
@@ -72,7 +78,7 @@ def resolve(spec: str, fits: Sequence[str] | None = None) -> HeadSet:
 
 def _split_digest(body: str) -> tuple[str, str | None]:
     name, at, tail = body.rpartition("@")
-    if not at or body in shipped() or Path(body).exists():
+    if not at or body in shipped() or _exists(body):
         return body, None
     if not _DIGEST.fullmatch(tail):
         raise HarnessHeadsError(f"head set {body!r}: {tail!r} is no digest; give 8 to 64 hex digits after the @")
@@ -82,14 +88,27 @@ def _split_digest(body: str) -> tuple[str, str | None]:
 def _load(name: str, fits: Sequence[str] | None) -> HeadSet:
     if name in shipped():
         return _load_shipped(name)
+    if not _exists(name) and not name.endswith(".json"):
+        hint = did_you_mean(name, shipped())
+        if fits is None:
+            raise HarnessHeadsError(f"unknown head set {name!r}{hint or '.'} {LISTING}")
+        listed = ", ".join(fits) or "none fits this model; find one with `harness-heads discover`"
+        raise HarnessHeadsError(f"unknown head set {name!r}{hint} (known: {listed})")
     path = Path(name).expanduser()
     if path.is_dir():
         path = path / "head_set.json"
-    if path.exists() or path.suffix == ".json":
-        return load_head_set(path)
-    offered = shipped() if fits is None else tuple(fits)
-    listed = ", ".join(offered) if offered else "none fits this model; find one with `harness-heads discover`"
-    raise HarnessHeadsError(f"unknown head set {name!r}{did_you_mean(name, shipped())} (known: {listed})")
+        if not path.exists():
+            raise HarnessHeadsError(f"head set {name!r} is a folder without {path.name}; name a head-set file in it")
+    head_set = load_head_set(path)
+    facts_of(head_set, str(path))  # only some control families read them; a file is sound or refused as a whole
+    return head_set
+
+
+def _exists(name: str) -> bool:
+    try:
+        return Path(name).expanduser().exists()
+    except (OSError, RuntimeError):  # too long for a path; a home that is not known
+        return False
 
 
 def model_id(name_or_path: str) -> str:

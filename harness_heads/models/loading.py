@@ -12,8 +12,8 @@ import torch
 from transformers import PreTrainedModel
 
 from harness_heads import tiny
-from harness_heads.errors import HarnessHeadsError
-from harness_heads.models.hosts import Host
+from harness_heads.errors import HarnessHeadsError, did_you_mean
+from harness_heads.models.hosts import HOSTS, Host
 
 EMBEDDED: Mapping[str, Path] = {tiny.NAME: tiny.WEIGHTS}
 """Models inside the package, by the name that ``pretrained=`` takes."""
@@ -23,7 +23,8 @@ def host_arguments(host: Host, arguments: Mapping[str, Any]) -> tuple[str, dict[
     """The model's id and the host's constructor arguments, device and paths filled in.
 
     Raises:
-        HarnessHeadsError: if no model is named and the host has no default, or a local path does not exist.
+        HarnessHeadsError: if no model is named and the host has no default, a local path does not exist, an embedded
+            model's name is mistyped, or the batch size is no number (hosts would fail on it in words of their own).
     """
     filled = dict(arguments)
     model_id = str(filled.get("pretrained") or host.pretrained or "")
@@ -32,6 +33,12 @@ def host_arguments(host: Host, arguments: Mapping[str, Any]) -> tuple[str, dict[
     filled["pretrained"] = str(EMBEDDED.get(model_id, model_id))
     if _looks_local(model_id) and model_id not in EMBEDDED and not Path(model_id).is_dir():
         raise HarnessHeadsError(f"pretrained={model_id}: no such folder; give a hub id, a folder or {tiny.NAME}")
+    hint = did_you_mean(model_id, EMBEDDED) if "/" not in model_id and not Path(model_id).exists() else ""
+    if hint and model_id not in EMBEDDED:
+        raise HarnessHeadsError(f"pretrained={model_id}: no such model{hint}")
+    size = str(filled.get("batch_size", 1)).removesuffix(".0")
+    if not size.isdecimal() or int(size) < 1:
+        raise HarnessHeadsError(f"batch_size={size}: this host takes a whole number >= 1 and cannot find one itself")
     for name, path in EMBEDDED.items():
         if Path(filled["pretrained"]).resolve() == path.resolve():
             model_id = name
@@ -59,9 +66,12 @@ def loading(model_id: str) -> Iterator[None]:
     except (OSError, ConnectionError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not _is_hub_error(error):
             raise
+        known = {host.pretrained for host in HOSTS if host.pretrained} - {model_id}
+        hint = did_you_mean(model_id, known) or "."
         raise HarnessHeadsError(
-            f"pretrained={model_id}: weights cannot be loaded ({_first_line(error)}). Without the hub, name a local "
-            f"folder (pretrained=PATH) or the embedded model (pretrained={tiny.NAME},head_set=tiny-digits/dg-ref-qsp)"
+            f"pretrained={model_id}: weights cannot be loaded ({_first_line(error)}){hint} "
+            "Without the hub, name a local folder (pretrained=PATH) or the embedded model "
+            f"(pretrained={tiny.NAME},head_set=tiny-digits/dg-ref-qsp)"
         ) from error
     finally:
         PreTrainedModel.from_pretrained = original

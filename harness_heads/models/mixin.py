@@ -18,7 +18,7 @@ from PIL import Image
 
 from harness_heads import controls, head_sets
 from harness_heads.conditions import Condition, Op, expand
-from harness_heads.engine import Engine
+from harness_heads.engine import NONE, Engine
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import family_of
 from harness_heads.heads import ModelRef, SetTable
@@ -27,11 +27,18 @@ from harness_heads.models.hosts import Host, prefix_of, wrapper_name
 from harness_heads.models.journal import Journal
 from harness_heads.models.loading import host_arguments, loading
 from harness_heads.models.located import answer_locate, grounding_text
-from harness_heads.models.run_info import fingerprint, run_folder, run_information, write_run_file
+from harness_heads.models.run_info import (
+    fingerprint,
+    plan_digest,
+    read_run_file,
+    run_folder,
+    run_information,
+    write_run_file,
+)
 from harness_heads.models.stock import generate_stock
 from harness_heads.probes import Probe, ProbeResult, probe_from_dict
 from harness_heads.regions import image_sha
-from harness_heads.settings import DEFAULT_CONTROLS, UNTOUCHED, Settings, split_model_args
+from harness_heads.settings import DEFAULT_CONTROLS, UNTOUCHED, Settings, check_op, split_model_args
 
 PADDING = json.dumps({"schema": 1, "padding": True})
 """Answer to a copy that lmms-eval sends to even out its ranks; nobody reads it."""
@@ -50,6 +57,12 @@ class HeadsMixin:
         # lmms-eval hands max_batch_size to every model and hosts ignore it through **kwargs or refuse it
         model_args.pop("max_batch_size", None)
         settings, arguments = split_model_args(model_args, [*names, "model_id"])
+        check_op(settings, self.op)
+        # what cannot be read at the end is an error now, not after the last answer
+        plan_digest(settings)
+        self._run_folder = run_folder()
+        if self._run_folder is not None:
+            read_run_file(self._run_folder)
         named = arguments.pop("model_id", None)
         model_id, arguments = host_arguments(self.host, arguments)
         with loading(model_id):
@@ -65,7 +78,6 @@ class HeadsMixin:
             verify=settings.verify,
             chunk=settings.condition_batch,
         )
-        self._run_folder = run_folder()
         self._announce()
 
     # lmms-eval's hosts define these; named here for the type checker
@@ -126,7 +138,7 @@ class HeadsMixin:
         how = "" if self.settings.head_set else " (default: the shipped set that fits this model)"
         count = len(self.sets.role("control"))
         print(
-            f"harness-heads: {self.op} {named}{how}; {count} control sets "
+            f"harness-heads: {self.op} {named}{how}; {count} control sets for tasks with a probe "
             f"({'+'.join(self.settings.control_family)}, seed {self.settings.control_seed}, "
             f"default {DEFAULT_CONTROLS} a set); {self.reference.id} in {str(self.model.dtype).removeprefix('torch.')}",
             file=sys.stderr,
@@ -148,6 +160,10 @@ class HeadsMixin:
         for name in ("rows", "beta"):
             if getattr(settings, name) and name not in probe.overrides:
                 raise HarnessHeadsError(f"task {probe.task!r} fixes {name}; leave {name}= out of model_args")
+        if settings.box is not None:
+            raise HarnessHeadsError(
+                f"task {probe.task!r} says itself where to steer; box= is for tasks without a probe, leave it out"
+            )
         expanded = expand(probe.conditions, rows=settings.rows, betas=settings.beta)
         return tuple(
             Condition(
@@ -168,9 +184,9 @@ class HeadsMixin:
         shared = fingerprint(self.reference, self.model, self.sets, self.settings, self.op)
         path = self._journal_path()
         journal = Journal(path, shared)
-        if journal.resumed:
-            print(f"harness-heads: {journal.resumed} answers found in {path}; going on from there", file=sys.stderr)
-        answers = {number: journal.get(probe) for number, probe in probes.items()}
+        answers = {number: journal.kept(probe, *self._asked(probe)) for number, probe in probes.items()}
+        for line in journal.told(len(answers)):
+            print(f"harness-heads: {line}", file=sys.stderr)
         waiting = [number for number in probes if answers[number] is None]
 
         def handle(order: int, inputs: Mapping[str, torch.Tensor], images: list[Image.Image]) -> None:
@@ -196,6 +212,11 @@ class HeadsMixin:
             plan = None if self.settings.plan is None else Path(self.settings.plan)
             write_run_file(self._run_folder, information, sorted({probe.task for probe in probes.values()}), plan)
         return _with_run(probes, answers, information)
+
+    def _asked(self, probe: Probe) -> tuple[list[str], list[str]]:
+        """Names of the conditions and keys of the sets that an answer must hold."""
+        conditions = [condition.name for condition in self._conditions(probe)]
+        return conditions or [NONE], [e.key for e in self.sets] if conditions else [self.sets.baseline.key]
 
     def _answer(self, probe: Probe, inputs: Mapping[str, torch.Tensor], images: list[Image.Image]) -> ProbeResult:
         conditions = self._conditions(probe)
@@ -225,6 +246,12 @@ class HeadsMixin:
         )
 
     def _answer_stock(self, requests: list[Any]) -> list[Any]:
+        if self.sets.role("control") or self.sets.role("damage"):
+            print(
+                "harness-heads: tasks without a probe are answered under the head set alone, no control set is run; "
+                "`harness-heads run PLAN` runs one after the other",
+                file=sys.stderr,
+            )
         return generate_stock(self.engine, self.sets, self.settings, self.op, self.host_generate, requests)
 
     def _journal_path(self) -> Path | None:

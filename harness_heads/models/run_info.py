@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,12 +12,15 @@ from typing import Any
 
 from harness_heads.attention import quantisation
 from harness_heads.conditions import Condition, Op
+from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import ModelRef, SetTable
 from harness_heads.models.hosts import Host
+from harness_heads.plain import mapping, read_json
 from harness_heads.settings import Settings
 from harness_heads.weights import spread_digest, weights_digest
 
 SCHEMA = 1
+RUN_FILE = "run.json"
 RUN_FOLDER_VARIABLE = "HARNESS_HEADS_RUN"
 """Set by the launcher: where ``run.json`` and ``journal.jsonl`` go."""
 _ANSWER_CODE = ("attention", "reading", "engine", "interventions", "layouts", "families", "conditions", "regions")
@@ -113,38 +115,74 @@ def versions() -> dict[str, str]:
     return out
 
 
+def read_run_file(folder: Path) -> dict[str, Any] | None:
+    """``run.json`` of a run folder, ``None`` where there is none yet.
+
+    Raises:
+        HarnessHeadsError: it is cut, empty or not ours. It is never overwritten, and no answer depends on it.
+    """
+    path = folder / RUN_FILE
+    if not path.exists():
+        return None
+    kinds = {"schema": int, "settings": dict, "sets": list, "conditions": list}
+    kinds_if_there = {"tasks": list, "expected_items": dict}
+    try:
+        value = mapping(read_json(path, "run file"), f"run file {path}")
+        for key, kind in kinds.items():
+            if not isinstance(value.get(key), kind):
+                raise HarnessHeadsError(f"run file {path} has no sound {key!r}, so no run of ours wrote it")
+        for key, kind in kinds_if_there.items():
+            if not isinstance(value.get(key, kind()), kind):
+                raise HarnessHeadsError(f"run file {path} has no sound {key!r}")
+    except HarnessHeadsError as error:
+        raise HarnessHeadsError(
+            f"{error}; move that file away and give the same command again: what was answered is kept in its journal"
+        ) from error
+    return value
+
+
 def write_run_file(
     folder: Path, information: Mapping[str, Any], tasks: Sequence[str], plan: Path | None = None
 ) -> None:
-    """Write ``run.json``; a second model call of the same run adds its tasks and conditions."""
-    path = folder / "run.json"
+    """Write ``run.json``; a second model call of the same run adds its tasks and conditions.
+
+    Raises:
+        HarnessHeadsError: what is there already cannot be read.
+    """
     value = dict(information)
     value["tasks"] = list(tasks)
-    if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        if before.get("sets") == value["sets"] and before.get("settings") == value["settings"]:
-            value["tasks"] = sorted({*before.get("tasks", []), *tasks})
-            value["expected_items"] = before.get("expected_items", {})
-            value["conditions"] = list(
-                {json.dumps(c, sort_keys=True): c for c in [*before["conditions"], *value["conditions"]]}.values()
-            )
-    folder.mkdir(parents=True, exist_ok=True)
-    if plan is not None:
+    before = read_run_file(folder)
+    if before is not None and before["sets"] == value["sets"] and before["settings"] == value["settings"]:
+        value["tasks"] = sorted({*before.get("tasks", []), *tasks})
+        value["expected_items"] = before.get("expected_items", {})
+        value["conditions"] = list(
+            {json.dumps(c, sort_keys=True): c for c in [*before["conditions"], *value["conditions"]]}.values()
+        )
+    if plan is not None and plan.resolve() != (folder / "plan.json").resolve():
         # the run carries its digest; evidence needs the claims themselves beside it
-        shutil.copyfile(plan, folder / "plan.json")
-    _store(path, value)
+        _write(folder / "plan.json", plan.read_bytes())
+    _store(folder / RUN_FILE, value)
 
 
 def write_expected(folder: Path, counts: Mapping[str, int]) -> None:
     """Add to ``run.json`` how many items each task was to answer; without that file (stock models) nothing is done."""
-    path = folder / "run.json"
-    if path.is_file():
-        value = json.loads(path.read_text(encoding="utf-8"))
-        _store(path, {**value, "expected_items": {**value.get("expected_items", {}), **counts}})
+    value = read_run_file(folder)
+    if value is not None:
+        _store(folder / RUN_FILE, {**value, "expected_items": {**value.get("expected_items", {}), **counts}})
 
 
 def _store(path: Path, value: Mapping[str, Any]) -> None:
+    _write(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def _write(path: Path, content: bytes) -> None:
     """Whole or not at all."""
-    temporary = path.with_suffix(".json.part")
-    temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    temporary = path.with_name(f"{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_bytes(content)
+        temporary.replace(path)
+    except OSError as error:
+        raise HarnessHeadsError(
+            f"run file {path} cannot be written ({error.strerror}); free the folder and give the same command again"
+        ) from error

@@ -6,10 +6,12 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.plain import is_index, shown
 from harness_heads.tasks.items import Picture
 from harness_heads.tasks.sources import BadImage, Source
 from harness_heads.tasks.spec import TaskSpec
@@ -33,11 +35,11 @@ class ClassPool:
         names_of: dict[str, tuple[str, ...]] = {}
         for row in range(len(source)):
             value = source.value(row, label)
-            if value is None or value == -1:  # ImageNet's test split has labels -1
-                continue
             if isinstance(value, (list, tuple)):  # captions: the first stands for the image
                 value = value[0] if value else ""
-            full = names[value] if names is not None else str(value).strip()
+            if value is None or (isinstance(value, int) and value == -1):  # ImageNet's test split has labels -1
+                continue
+            full = self._full_name(value, names, f"{source.label}: row {row}, column {label!r}")
             if not full:
                 continue
             key = f"{value}:{full}" if names is not None else full  # "crane" is two classes
@@ -53,6 +55,17 @@ class ClassPool:
             raise HarnessHeadsError(
                 f"{spec.task}: {source.label} has {len(self.classes)} classes; four options and a fifth are needed"
             )
+
+    @staticmethod
+    def _full_name(value: Any, names: Sequence[str] | None, where: str) -> str:
+        """Class name of a label: the name itself, or a number of the list of names."""
+        if names is not None:
+            if not is_index(value) or value >= len(names):
+                raise HarnessHeadsError(f"{where}: {shown(value)} is no class number 0..{len(names) - 1}")
+            return str(names[int(value)])
+        if not isinstance(value, str | int | float):
+            raise HarnessHeadsError(f"{where}: a {type(value).__name__} is no class name; map another column")
+        return str(value).strip()
 
     def name(self, key: str) -> str:
         """What stands as the option: the first synonym."""

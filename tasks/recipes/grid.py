@@ -20,15 +20,21 @@ from typing import Any
 import numpy as np
 
 from harness_heads.errors import HarnessHeadsError
-from harness_heads.regions import Region
+from harness_heads.regions import MIN_SIDE, Region
 from harness_heads.tasks.balance import crossed, dealt, others
 from harness_heads.tasks.items import LETTERS, Arm, Item, Picture
 from harness_heads.tasks.pictures import blank, erase, grid, grid_boxes
 from harness_heads.tasks.prompts import CELL_NAMES, lettered
-from harness_heads.tasks.recipe import Option, Recipe
+from harness_heads.tasks.readers import check_reader
+from harness_heads.tasks.recipe import Option, Recipe, needs_question
 from harness_heads.tasks.recipes.classes import ClassPool
 from harness_heads.tasks.sources import Source
 from harness_heads.tasks.spec import TaskSpec
+
+MIN_CELL = MIN_SIDE // 2
+"""Side of the smallest cell: two of them are the thinnest image that models take."""
+ROW_FIELDS = {"question": ("question",), "named_question": ("cell", "question")}
+"""Placeholders of grids whose rows bring their own question."""
 
 
 def build(spec: TaskSpec, source: Source) -> list[Item]:
@@ -144,9 +150,22 @@ def check_grid(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
         raise HarnessHeadsError(f"options.audited: {options['audited']} items cannot be kept of n: {config['n']}")
 
 
+def check_asked(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """The same, where rows bring no question: steering asks one that names no cell."""
+    check_grid(options, config)
+    if config.get("probe", {}).get("op", "steer") == "steer":
+        needs_question(config)
+
+
+def check_rows(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+    """The same, where rows bring their own question: its columns must be there."""
+    check_grid(options, config)
+    check_reader(options, config)
+
+
 GRID_OPTIONS = {
     "named_question": Option("", "question naming the cell by {cell}: the oracle of CERS, the question of NCS_grid"),
-    "cell": Option(224, "side of a cell in pixels"),
+    "cell": Option(224, "side of a cell in pixels", low=MIN_CELL),
     "fit": Option("cover", "how an image is fitted into its cell", ("cover", "contain")),
     "gap": Option(0, "white line between cells in pixels"),
 }
@@ -162,5 +181,6 @@ RECIPE = Recipe(
         "outside": Option(0, "how many wrong options no cell shows: with none, what is hidden can be told", (0, 1, 2)),
         "audited": Option(0, "items that count after the leak audit has dropped those that leak; 0: no audit"),
     },
-    check=check_grid,
+    fields={"question": (), "named_question": ("cell",)},
+    check=check_asked,
 )

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.plain import shown
 from harness_heads.regions import Box, Region
 from harness_heads.tasks.items import Arm, Item
 from harness_heads.tasks.recipe import Option, Recipe, enough
@@ -134,7 +135,14 @@ def mask_runs(mask: NDArray[np.bool_]) -> tuple[Box, ...]:
 
 def _expressions(spec: TaskSpec, source: Source, row: int) -> list[str]:
     value = source.value(row, spec.columns["expression"])
-    every = [str(v).strip() for v in value] if isinstance(value, (list, tuple)) else [str(value).strip()]
+    found = [v for v in (value if isinstance(value, (list, tuple)) else [value]) if v is not None]
+    odd = next((v for v in found if not isinstance(v, str)), None)
+    if odd is not None:
+        column = spec.columns["expression"]
+        raise HarnessHeadsError(
+            f"{source.label}: row {row}, column {column!r}: {shown(odd)} is no expression; write a text"
+        )
+    every = [v.strip() for v in found]
     phrase = RECIPE.option(spec, "phrase")
     every = [phrase.replace("{expression}", v) for v in every if v]
     return every if RECIPE.option(spec, "expressions") == "all" else every[:1]
@@ -150,6 +158,8 @@ def _cluster(spec: TaskSpec, source: Source, row: int) -> str:
 def _check(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     if config.get("probe", {}).get("op", "ablate") == "steer":
         raise HarnessHeadsError("probe.op: grounding is ablated (paper B) or masked")
+    if not options.get("phrase", "{expression}"):
+        raise HarnessHeadsError("options.phrase is empty; write {expression} in it, or leave it out")
     if options.get("match") == "points" and options.get("box") != "mask":
         raise HarnessHeadsError("options.match: points are held against a mask; set box: mask")
 
@@ -169,6 +179,7 @@ RECIPE = Recipe(
         "split_rule": Option("image", "what may not be on both sides", ("sample", "image")),
         "include_detection": Option(False, "evaluate on the detection samples too"),
     },
+    fields={"question": ("expression",), "phrase": ("expression",)},
     max_new_tokens=128,
     check=_check,
 )

@@ -16,7 +16,7 @@ from harness_heads.tasks.balance import dealt
 from harness_heads.tasks.items import Arm, Item
 from harness_heads.tasks.pictures import blank
 from harness_heads.tasks.prompts import lettered
-from harness_heads.tasks.recipe import Option, Recipe
+from harness_heads.tasks.recipe import Option, Recipe, needs_question
 from harness_heads.tasks.recipes.classes import ClassPool
 from harness_heads.tasks.sources import Source
 from harness_heads.tasks.spec import TaskSpec
@@ -46,7 +46,7 @@ def build(spec: TaskSpec, source: Source) -> list[Item]:
         template = RECIPE.option(spec, "text_question")
         if template:
             asked = (correct[index] + 1 + (index // 4) % 3) % 4
-            text = lettered(template.format(option=options[asked]), options, spec.instruction)
+            text = lettered(template.replace("{option}", options[asked]), options, spec.instruction)
             arms["text"] = Arm(text, (matched,), conditions=tuple(dict.fromkeys((*masked, text_masked))))
             extra["correct"] = {"text": asked}
         items.append(Item(tuple(options), correct[index], arms, matched["sha"], extra))
@@ -62,4 +62,6 @@ RECIPE = Recipe(
         "synonyms": Option(True, "whether commas in class names separate synonyms"),
         "text_question": Option("", "question of the text-solvable arm, with {option}; empty leaves the arm out"),
     },
+    fields={"question": (), "text_question": ("option",)},
+    check=lambda options, config: needs_question(config),
 )

@@ -17,7 +17,7 @@ from harness_heads.tasks.pictures import caption, grid
 from harness_heads.tasks.question import Unreadable, shuffled, wrong_answers
 from harness_heads.tasks.readers import QUESTION_COLUMNS, READER_OPTIONS, read_questions
 from harness_heads.tasks.recipe import Option, Recipe, enough
-from harness_heads.tasks.recipes.grid import GRID_OPTIONS, check_grid, grid_arms
+from harness_heads.tasks.recipes.grid import GRID_OPTIONS, MIN_CELL, ROW_FIELDS, check_rows, grid_arms
 from harness_heads.tasks.sources import Source
 from harness_heads.tasks.spec import TaskSpec
 
@@ -67,11 +67,12 @@ RECIPE = Recipe(
     {
         **GRID_OPTIONS,
         **READER_OPTIONS,
-        "cell": Option(336, "side of a cell in pixels"),
+        "cell": Option(336, "side of a cell in pixels", low=MIN_CELL),
         "gap": Option(6, "white line between cells in pixels"),
         "correct_overlay": Option(
             "right", "what stands on the right copy (the paper leaves it open)", ("right", "none")
         ),
     },
-    check=check_grid,
+    fields=ROW_FIELDS,
+    check=check_rows,
 )

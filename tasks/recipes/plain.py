@@ -22,7 +22,7 @@ from harness_heads.tasks.items import Arm, Item
 from harness_heads.tasks.pictures import blank
 from harness_heads.tasks.prompts import lettered
 from harness_heads.tasks.question import Question, Unreadable, shuffled, wrong_answers
-from harness_heads.tasks.readers import QUESTION_COLUMNS, READER_OPTIONS, read_questions
+from harness_heads.tasks.readers import QUESTION_COLUMNS, READER_OPTIONS, check_reader, read_questions
 from harness_heads.tasks.recipe import Option, Recipe, enough
 from harness_heads.tasks.sources import Source
 from harness_heads.tasks.spec import TaskSpec
@@ -112,6 +112,9 @@ def _other_image(
 def _check(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     if config.get("probe", {}).get("op") == "steer":
         raise HarnessHeadsError("probe.op: one image has no cells to steer to; use mask or ablate")
+    if options.get("ask") == "generate" and config.get("probe"):
+        raise HarnessHeadsError("probe: an answer in words (ask: generate) sends none; leave probe out")
+    check_reader(options, config)
 
 
 RECIPE = Recipe(
@@ -125,6 +128,7 @@ RECIPE = Recipe(
         "ask": Option("options", "log-probabilities of the letters, or an answer in words", ("options", "generate")),
         "mismatched": Option("other_item", "what the mismatched arm shows", ("other_item", "grey")),
     },
+    fields={"question": ("question",)},
     max_new_tokens=64,
     check=_check,
 )

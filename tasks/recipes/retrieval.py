@@ -19,7 +19,7 @@ from harness_heads.tasks.pictures import grid
 from harness_heads.tasks.question import Question, Unreadable, shuffled, wrong_answers
 from harness_heads.tasks.readers import QUESTION_COLUMNS, READER_OPTIONS, read_questions
 from harness_heads.tasks.recipe import Option, Recipe, enough
-from harness_heads.tasks.recipes.grid import GRID_OPTIONS, check_grid, grid_arms
+from harness_heads.tasks.recipes.grid import GRID_OPTIONS, MIN_CELL, ROW_FIELDS, check_rows, grid_arms
 from harness_heads.tasks.sources import Source
 from harness_heads.tasks.spec import TaskSpec
 
@@ -82,7 +82,7 @@ _COLUMNS = {k: v for k, v in QUESTION_COLUMNS.items() if k != "answer"}
 _OPTIONS = {
     **GRID_OPTIONS,
     **READER_OPTIONS,
-    "cell": Option(336, "side of a cell in pixels"),
+    "cell": Option(336, "side of a cell in pixels", low=MIN_CELL),
     "fit": Option("contain", "how an image is fitted into its cell", ("cover", "contain")),
     "gap": Option(6, "white line between cells in pixels"),
 }
@@ -94,7 +94,8 @@ RETRIEVAL: Recipe = Recipe(
     {"image": "the image", "answer": "the right answer"},
     _COLUMNS,
     {**_OPTIONS, "choices": Option("cells", "answers of the four images, or the row's own", ("cells", "own"))},
-    check=check_grid,
+    fields=ROW_FIELDS,
+    check=check_rows,
 )
 TEXT_OPTIONS: Recipe = Recipe(
     "text_options",
@@ -103,5 +104,6 @@ TEXT_OPTIONS: Recipe = Recipe(
     {"image": "the image", "answer": "the right answer"},
     _COLUMNS,
     _OPTIONS,
-    check=check_grid,
+    fields=ROW_FIELDS,
+    check=check_rows,
 )

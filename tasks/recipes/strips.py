@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.regions import MIN_SIDE
 from harness_heads.tasks.balance import dealt
 from harness_heads.tasks.items import Item, Picture
 from harness_heads.tasks.pictures import grid
 from harness_heads.tasks.recipe import Option, Recipe, enough
 from harness_heads.tasks.recipes.classes import ClassPool
-from harness_heads.tasks.recipes.grid import check_grid, grid_arms
+from harness_heads.tasks.recipes.grid import check_asked, grid_arms
 from harness_heads.tasks.sources import BadImage, Source
 from harness_heads.tasks.spec import TaskSpec
 
@@ -70,7 +71,7 @@ def _rows_strips(
     )
     strips = []
     for row in rng.permutation(len(source)).tolist():
-        names = tuple(str(source.value(row, column)).strip() for column in captions)
+        names = tuple(str(v).strip() if (v := source.value(row, column)) is not None else "" for column in captions)
         if all(names) and len(set(names)) == PANELS:
             try:
                 strips.append(([source.picture(row, column) for column in panels], names))
@@ -86,7 +87,12 @@ def _check(options: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     columns = set(config.get("columns", {}))
     if columns not in ({"image", "label"}, {"panels", "captions"}):
         raise HarnessHeadsError("columns: a strip needs image and label, or panels and captions (written with {i})")
-    check_grid(options, config)
+    for role in columns & {"panels", "captions"}:
+        if "{i}" not in config["columns"][role]:
+            raise HarnessHeadsError(
+                f"columns.{role}: write {{i}} where the panel's number stands; six columns are read"
+            )
+    check_asked(options, config)
 
 
 RECIPE = Recipe(
@@ -102,10 +108,11 @@ RECIPE = Recipe(
     },
     {
         "named_question": Option("", "question naming the panel by {cell}: first to sixth"),
-        "width": Option(256, "width of a panel in pixels"),
-        "height": Option(256, "height of a panel in pixels"),
+        "width": Option(256, "width of a panel in pixels", low=MIN_SIDE),
+        "height": Option(256, "height of a panel in pixels", low=MIN_SIDE),
         "fit": Option("contain", "how an image is fitted into its panel", ("cover", "contain")),
         "gap": Option(6, "white line between panels in pixels"),
     },
+    fields={"question": (), "named_question": ("cell",)},
     check=_check,
 )

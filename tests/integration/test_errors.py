@@ -64,6 +64,21 @@ def test_negative_controls(launch: Launch) -> None:
     assert "controls=-1: must be 0 or more" in masked(launch, f"{TINY},controls=-1")
 
 
+def test_settings_that_the_class_does_not_read(launch: Launch) -> None:
+    assert "beta= does nothing under mask, only steer reads it" in masked(launch, f"{TINY},controls=0,beta=3")
+
+
+def test_a_box_where_the_task_says_where_to_steer(launch: Launch) -> None:
+    arguments = ("--model", "steered_qwen3vl", "--model_args", f"{TINY},controls=0,box=0-0-500-500")
+    outcome = launch(*arguments, "--tasks", "cers_digits", "--limit", "4")
+    assert outcome.status != 0
+    assert "task 'cers_digits' says itself where to steer" in outcome.error_lines[0]
+
+
+def test_a_plan_that_is_not_there_is_said_before_the_model_is_loaded(launch: Launch) -> None:
+    assert "plan file nowhere.json does not exist" in masked(launch, "pretrained=nobody/nothing,plan=nowhere.json")
+
+
 def test_unknown_model_arg(launch: Launch) -> None:
     assert "unknown model_arg 'control'; did you mean 'controls'" in masked(launch, f"{TINY},control=3")
 

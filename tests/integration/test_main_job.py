@@ -139,9 +139,12 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_numbers(launch: Launch, tmp
     process.wait()
     stored = journal.read_bytes().count(b"\n")
     assert stored < 12 * 4
+    first, *rest = journal.read_text().splitlines(keepends=True)
+    journal.write_text(json.dumps({**json.loads(first), "response": '{"schema": 1}'}) + "\n" + "".join(rest))
     again = launch(*arguments, "killed")
     assert again.status == 0, again.err
-    assert "answers found in" in again.err
+    assert f"{stored - 1} of 48 answers found in" in again.err
+    assert "1 answers in killed/journal.jsonl are damaged or incomplete" in again.err
     assert launch(*arguments, "whole").status == 0
     assert answers(tmp_path / "killed") == answers(tmp_path / "whole")
 

@@ -37,11 +37,13 @@ def lay_out(folder: Path) -> None:
 @pytest.mark.parametrize("prefix", ["masked", "ablated", "steered"])
 def test_stock_tasks_run_under_every_intervention(prefix: str, launch: Launch, tmp_path: Path) -> None:
     lay_out(tmp_path)
+    controls = int(prefix == "masked")
     outcome = launch(
-        *("--model", f"{prefix}_qwen3vl", "--model_args", f"{TINY},controls=0", "--tasks", "mmstar,pope"),
+        *("--model", f"{prefix}_qwen3vl", "--model_args", f"{TINY},controls={controls}", "--tasks", "mmstar,pope"),
         *("--limit", "2", "--output_path", "out"),
     )
     assert outcome.status == 0, outcome.err[-2000:]
+    assert ("under the head set alone, no control set is run" in outcome.err) == bool(controls)
     [results] = Path("out").rglob("*_results.json")
     table = json.loads(results.read_text(encoding="utf-8"))["results"]
     for task, metric in METRICS.items():

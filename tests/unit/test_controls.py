@@ -259,3 +259,28 @@ def test_facts_travel_in_the_provenance() -> None:
 def test_facts_of_another_geometry_are_refused() -> None:
     with pytest.raises(HarnessHeadsError, match="does not fit the geometry"):
         facts_from_dict({"image_mass": [[0.1, 0.2]]}, GEOMETRY, "some file")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ([], r"some file: facts is \[\]; write an object"),
+        ({"image_mas": []}, "unknown measure 'image_mas'; did you mean 'image_mass'"),
+        ({"image_mass": 1}, "some file: facts.image_mass is 1; write a list"),
+        ({"image_mass": [1, 2]}, r"facts.image_mass\[0\] is 1; write a list"),
+        ({"image_mass": [[0.1, "x"]]}, r"facts.image_mass\[0\]\[1\] is 'x'; write a finite number"),
+        ({"scores": [[0.1, float("nan")]]}, r"facts.scores\[0\]\[1\] is nan"),
+    ],
+)
+def test_facts_that_are_none(value: object, words: str) -> None:
+    with pytest.raises(HarnessHeadsError, match=words):
+        facts_from_dict(value, Geometry((2,)), "some file")
+
+
+def test_two_sets_of_one_name_are_refused() -> None:
+    """Rows of the results table are keyed by name: one of the two would be gone without a word."""
+    for names in (("same", "same"), ("a", "a/layer-1"), ("a", "empty")):
+        pair = [make((0, 0), name=names[0]), make((0, 1), (2, 2), name=names[1])]
+        with pytest.raises(HarnessHeadsError, match=f"2 sets of this run are called '{names[1]}'"):
+            set_table(pair, Settings(controls=2), MODEL, GEOMETRY)
+    assert len(set_table([make((0, 0), name="a"), make((0, 1), name="b")], Settings(controls=2), MODEL, GEOMETRY)) == 7

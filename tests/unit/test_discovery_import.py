@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from harness_heads.cli.import_ import parse_geometry
+from harness_heads.cli.import_ import default_name, parse_geometry
 from harness_heads.discovery.geometry import geometry_of, geometry_of_config
 from harness_heads.discovery.importing import import_heads
 from harness_heads.errors import HarnessHeadsError
@@ -76,11 +79,47 @@ def test_order_and_base() -> None:
         ("[16, 19]", {}, "16 is no head"),
         ("[", {}, "it is not JSON"),
         ("", {}, "no head in it"),
+        ('[[16, 19, "best"]]', {}, "'best' is no score"),
+        ("[[16, 19, NaN]]", {}, "nan is no score"),
+        ('{"16-19": [0.5, "x"]}', {}, "score of 16-19 is 'x'"),
+        ('{"16-19": {}}', {}, "{} is no score"),
+        ('[{"layer": 16}]', {}, "'None' is no index"),
+        ("9" * 5000 + "-1", {}, "is no head"),
+        ("16-²", {}, "is no head"),
     ],
 )
 def test_errors(source: str, options: dict[str, object], words: str) -> None:
     with pytest.raises(HarnessHeadsError, match=words):
         read(source, **options)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 20) | st.floats() | st.sampled_from(["1-2", "x", "", "0.5", "layer"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["heads", "layer", "head", "1-2"]), inner)
+    ),
+    max_leaves=6,
+)
+
+
+@given(JSON)
+def test_whatever_json_is_imported_only_our_error_comes_out(value: object) -> None:
+    with suppress(HarnessHeadsError):
+        read(json.dumps(value))
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "odd.txt").write_bytes(b"\xff\xfe1")
+    with pytest.raises(HarnessHeadsError, match=r"odd\.txt: it cannot be read as text"):
+        read(str(tmp_path / "odd.txt"))
+
+
+def test_two_lists_never_share_a_name_by_default(tmp_path: Path) -> None:
+    (tmp_path / "top.csv").write_text("16,19\n")
+    assert default_name(str(tmp_path / "top.csv"), None) == "top"
+    assert default_name("16-19,16-2", Path("out/mine.json")) == "mine"
+    one, other = default_name("L16.H19", None), default_name("L16.H2", None)
+    assert one.startswith("heads-") and one != other
 
 
 def test_geometry_from_words_sets_and_configurations() -> None:

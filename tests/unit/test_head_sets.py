@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness_heads.cli.main import main
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.head_sets import check_model, default_for, fitting, model_id, resolve, shipped, shipped_path
 from harness_heads.heads import Geometry, Head, HeadSet, ModelRef, load_head_set
@@ -103,7 +104,10 @@ def test_a_discovery_folder_is_a_spec(tmp_path: Path) -> None:
     ("spec", "words"),
     [
         ("vrh/qwen3-vl-8b/refcoc", "did you mean 'vrh/qwen3-vl-8b/refcoco'"),
-        ("nothing-like-it", "known: "),
+        ("nothing-like-it", r"unknown head set 'nothing-like-it'\. `harness-heads head-sets` lists"),
+        ("", "is empty; name one"),
+        ("transfer:", "is empty; name one"),
+        ("x" * 5000, "unknown head set"),
         ("vrh/qwen3-vl-8b/refcoco@zz", "'zz' is no digest"),
         ("vrh/qwen3-vl-8b/refcoco@0123456789", "was edited since"),
         ("no/such/file.json", "does not exist"),
@@ -164,3 +168,26 @@ def test_transfer_needs_the_same_geometry() -> None:
         check_model(resolve("transfer:vrh/internvl3-8b/refcoco"), QWEN3, QWEN3_GEOMETRY)
     with pytest.raises(HarnessHeadsError, match="made for OpenGVLab/InternVL3-8B-hf, not for Qwen/Qwen3"):
         check_model(resolve("vrh/internvl3-8b/refcoco"), QWEN3, QWEN3_GEOMETRY)
+
+
+def test_a_file_with_unsound_facts_is_refused_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    value = vrh("qwen3-vl-8b").to_dict()
+    value["provenance"] = {"facts": {"image_mas": []}}
+    path.write_text(json.dumps(value))
+    with pytest.raises(HarnessHeadsError, match=r"mine\.json: facts holds an unknown measure"):
+        resolve(str(path))
+
+
+def test_an_unknown_name_is_answered_in_one_line_of_bearable_length(tmp_path: Path) -> None:
+    with pytest.raises(HarnessHeadsError) as caught:
+        resolve("vrh/qwen3-vl-8b/refcoc")
+    assert "did you mean 'vrh/qwen3-vl-8b/refcoco'" in str(caught.value) and len(str(caught.value)) < 200
+    with pytest.raises(HarnessHeadsError, match=r"is a folder without head_set\.json"):
+        resolve(str(tmp_path))
+
+
+def test_the_command_lists_what_is_shipped(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["head-sets"]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in shipped())

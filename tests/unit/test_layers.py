@@ -12,11 +12,14 @@ PACKAGE = ROOT / "harness_heads"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
+    ("plain",),
     ("tiny",),
+    ("geometry",),
     ("heads", "regions"),
     ("conditions", "boxes", "answers"),
     ("probes", "scoring", "settings"),
-    ("controls", "head_sets"),
+    ("controls",),
+    ("head_sets",),
     ("layouts",),
     ("interventions",),
     ("families",),
@@ -33,7 +36,19 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
-TORCH_FREE = ("errors", "heads", "regions", "conditions", "boxes", "answers", "probes", "scoring", "settings")
+TORCH_FREE = (
+    "errors",
+    "plain",
+    "geometry",
+    "heads",
+    "regions",
+    "conditions",
+    "boxes",
+    "answers",
+    "probes",
+    "scoring",
+    "settings",
+)
 TORCH_FREE += ("controls", "head_sets", "protocol", "tasks")
 HEAVY = ("torch", "transformers", "accelerate")
 

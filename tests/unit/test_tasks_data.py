@@ -164,7 +164,7 @@ def test_metadata_beside_images(monkeypatch, tmp_path):
 )
 def test_bad_rows_are_named(content, says, tmp_path):
     source = RowsSource([{"image": content}], ("image",), {}, "some data", tmp_path)
-    with pytest.raises(BadImage, match=f"some data: row 0, column 'image'.*{says}"):
+    with pytest.raises(BadImage, match=f"some data: row 0.*, column 'image'.*{says}"):
         source.picture(0, "image")
 
 
@@ -188,7 +188,7 @@ def test_skip_leaves_bad_images_out_and_counts_them(monkeypatch, folder):
     spec = TaskSpec("t", "mcq_matched_mismatched", DataRef("a/b"), {"image": "image", "label": "label"}, 8, 1)
     source = opened(folder, spec.data, monkeypatch)
     pool = ClassPool(source, spec, np.random.default_rng(0))
-    with pytest.raises(BadImage, match=r"cat/0\.png|row \d+"):
+    with pytest.raises(BadImage, match=r"row \d+ \(cat/0\.png\), column 'image'.*bad_images: skip"):
         for _ in range(3):
             pool.next_picture("cat")
     source.decode_first = True
@@ -259,7 +259,7 @@ def test_a_bad_image_fails_the_task_by_name_or_is_skipped_and_counted(content, s
         "n": 24,
         "seed": 1,
     }
-    with pytest.raises(HarnessHeadsError, match=rf"row \d+, column 'image'.*{says}"):
+    with pytest.raises(HarnessHeadsError, match=rf"row \d+ \(cat/1\.png\), column 'image'.*{says}.*bad_images: skip"):
         task = HeadTask(config=dict(config))
         for doc in task.dataset["all"]:  # pixels that end too soon show when they are read
             for arm in doc["arms"]:
@@ -326,3 +326,30 @@ def test_the_environment_variable_must_be_json(monkeypatch):
     monkeypatch.setenv(DATA_VARIABLE, "a=b")
     with pytest.raises(HarnessHeadsError, match="not a JSON object"):
         opening.local_copy(IMAGENET, "t")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("rows.json", "5", "is no JSON list of rows"),
+        ("rows.json", '[{"a": 1}, 5]', "row 2 is 5; a row is an object of columns"),
+        ("rows.jsonl", '{"a": 1}\n5\n', "row 2 is 5"),
+        ("rows.json", "[" * 200_000, "cannot be read"),
+        ("rows.csv", "a,b\n1,2,3\n", "row 1 has more cells than the header"),
+        ("rows.csv", 'a,b\n1,"2\n', "cannot be read"),
+        ("saved/state.json", "{", "cannot be read as a saved data set"),
+    ],
+)
+def test_tables_that_are_none_are_named(name, content, says, tmp_path, monkeypatch):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(HarnessHeadsError, match=f"t: .*{says}"):
+        opened(path if path.parent == tmp_path else path.parent, DataRef("x/y"), monkeypatch)
+
+
+@pytest.mark.parametrize("value", ["[]", "5", '{"t": 5}', "{"])
+def test_a_variable_that_names_no_paths_is_named(value, monkeypatch):
+    monkeypatch.setenv(DATA_VARIABLE, value)
+    with pytest.raises(HarnessHeadsError, match=f"{DATA_VARIABLE} is not a JSON object of task names and paths"):
+        open_data(DataRef("x/y"), "t")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
@@ -42,6 +44,15 @@ BROUGHT = [n for n in NAMES if "digits" not in n]
 def fixtures_as_data(monkeypatch):
     monkeypatch.setenv(DATA_ROOT, str(HUB))
     monkeypatch.delenv(DATA_VARIABLE, raising=False)
+
+
+def png(shade: int) -> bytes:
+    buffer = BytesIO()
+    Image.new("RGB", (40, 40), (shade,) * 3).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+PNG = png(127)
 
 
 def spec_of(name: str, n: int = 4, **options: Any) -> TaskSpec:
@@ -346,10 +357,73 @@ def test_rows_with_bad_options_are_left_out(monkeypatch, tmp_path):
         1,
         1,
     )
-    for choices in ('["x", "X "]', '["x", ""]', '["all of the above", "y"]', '["B and C", "y"]', '["The x", "x"]'):
+    for choices, why in (
+        ('["x", "X "]', "equal options"),
+        ('["x", ""]', "an empty option"),
+        ('["x", null]', "an empty option"),
+        ('["all of the above", "y"]', "options that speak of other options"),
+        ('["B and C", "y"]', "options that speak of other options"),
+        ('["The x", "x"]', "equal options"),
+        ('"xy"', "a cell that is no literal"),
+        ('"5"', "a cell that is no list"),
+        ("5", "a cell that is no list"),
+        ('{"A": "x"}', "a cell that is no list"),
+        ('[["x"], "y"]', "a cell that is neither a text nor a number"),
+    ):
         (tmp_path / "test.json").write_text(rows % choices, encoding="utf-8")
         monkeypatch.setenv(DATA_VARIABLE, f'{{"t": "{tmp_path}"}}')
-        assert read_questions(spec, open_data(spec.data, "t"), lambda n: option_of(spec, n)) == []
+        with pytest.raises(HarnessHeadsError, match=f"t: no row of .* can be read: 1 with {why}"):
+            read_questions(spec, open_data(spec.data, "t"), lambda n: option_of(spec, n))
+
+
+CELLS = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 9) | st.floats() | st.sampled_from(["", "A", "x, y", "[1, 2]", "yes"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["category", "from", "value"]), inner),
+    max_leaves=5,
+)
+ROLES = ("question", "choices", "answer", "group", "boxes", "object", "negative", "cluster")
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(READER_OPTIONS["reader"].choices),
+    st.sampled_from(READER_OPTIONS["answer"].choices),
+    st.lists(st.fixed_dictionaries(dict.fromkeys(ROLES, CELLS)), min_size=1, max_size=3),
+)
+def test_whatever_cells_hold_they_are_read_or_left_out(reader, answer, rows):
+    options = {"reader": reader, "answer": answer}
+    spec = TaskSpec(
+        "t", "plain_mcq", DataRef("a/b"), {"image": "image", **{r: r for r in ROLES}}, 1, 1, options=options
+    )
+    source = RowsSource([{"image": PNG, **row} for row in rows], ("image", *ROLES), {}, "rows")
+    with suppress(HarnessHeadsError):
+        for found in read_questions(spec, source, lambda n: option_of(spec, n)):
+            assert found.text.strip() and all(text.strip() and text != "None" for text in (found.answer, *found.wrong))
+
+
+@pytest.mark.parametrize(
+    ("value", "names", "says"),
+    [
+        ({"a": 1}, None, "row 0, column 'label': a dict is no class name"),
+        (np.zeros((2, 2)), None, "a ndarray is no class name"),
+        (7, ["a", "b"], "7 is no class number 0..1"),
+        (-2, ["a", "b"], "-2 is no class number"),
+        ("a", ["a", "b"], "'a' is no class number"),
+    ],
+)
+def test_labels_that_name_no_class(value, names, says):
+    source = RowsSource([{"image": PNG, "label": value}], ("image", "label"), {"label": names} if names else {}, "rows")
+    spec = TaskSpec("t", "mcq_matched_mismatched", DataRef("a/b"), {"image": "image", "label": "label"}, 1, 1)
+    with pytest.raises(HarnessHeadsError, match=says):
+        ClassPool(source, spec, np.random.default_rng(0))
+
+
+def test_rows_without_a_cluster_do_not_all_share_one():
+    rows = [{"image": png(shade), "question": "Is it?", "answer": "yes", "cluster": None} for shade in (10, 200)]
+    columns = {role: role for role in ("image", "question", "answer", "cluster")}
+    spec = TaskSpec("t", "plain_mcq", DataRef("a/b"), columns, 1, 1)
+    one, other = read_questions(spec, RowsSource(rows, tuple(columns), {}, "rows"), lambda n: option_of(spec, n))
+    assert one.cluster != other.cluster
 
 
 def test_overlay_shows_the_right_answer_in_the_right_cell():
