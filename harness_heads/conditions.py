@@ -57,6 +57,8 @@ class Condition:
         _known("phase", self.phase, PHASES)
         _known("numerics", self.numerics, NUMERICS)
         _known("ablation", self.ablation, ABLATIONS)
+        if not isinstance(self.rows, tuple):  # a word would be read letter by letter
+            raise HarnessHeadsError(f"condition: rows={self.rows!r} is no tuple; write for example ('last',)")
         if not self.rows:
             raise HarnessHeadsError("condition: rows is empty; name 'all' or a union of row groups")
         for group in self.rows:
@@ -102,7 +104,7 @@ class Condition:
 
 def condition_from_dict(value: Mapping[str, Any]) -> Condition:
     """Read what :meth:`Condition.to_dict` wrote."""
-    return Condition(**{**value, "rows": tuple(value["rows"])})
+    return Condition(**{**value, "rows": rows if isinstance(rows := value["rows"], str) else tuple(rows)})
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -18,39 +19,40 @@ from harness_heads.engine_generate import Prompts, acting
 from harness_heads.engine_options import without_padding
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import family_of
+from harness_heads.geometry import as_head
 from harness_heads.heads import Head, HeadSet
 from harness_heads.interventions import Intervention
 from harness_heads.reading import read_rows
 from harness_heads.regions import Region
 
 Heads = HeadSet | Iterable[tuple[int, int]]
+Rows = str | Sequence[str]
+"""One row group, or several whose union is meant."""
 
 
 def Mask(
-    heads: Heads, keys: str = "image", rows: Sequence[str] = ("all",), *, phase: str = "both", keep_self: bool = False
+    heads: Heads, keys: str = "image", rows: Rows = ("all",), *, phase: str = "both", keep_self: bool = False
 ) -> Intervention:
     """Cut the attention of ``heads`` to ``keys`` (``image``, ``text`` or a region's name) on ``rows``."""
-    return Intervention(_heads(heads), Condition("mask", keys, tuple(rows), phase=phase, keep_self=keep_self))
+    return Intervention(_heads(heads), Condition("mask", keys, _rows(rows), phase=phase, keep_self=keep_self))
 
 
 def Steer(
     heads: Heads,
     keys: str,
     beta: Beta = "hard",
-    rows: Sequence[str] = ("all",),
+    rows: Rows = ("all",),
     *,
     phase: str = "both",
     numerics: str = "float32",
 ) -> Intervention:
     """Raise the scores of region ``keys`` by ``beta`` and lower those of all other image tokens by as much."""
-    return Intervention(_heads(heads), Condition("steer", keys, tuple(rows), beta, phase=phase, numerics=numerics))
+    return Intervention(_heads(heads), Condition("steer", keys, _rows(rows), beta, phase=phase, numerics=numerics))
 
 
-def Ablate(
-    heads: Heads, rows: Sequence[str] = ("all",), *, phase: str = "both", ablation: str = "zero"
-) -> Intervention:
+def Ablate(heads: Heads, rows: Rows = ("all",), *, phase: str = "both", ablation: str = "zero") -> Intervention:
     """Zero the output of ``heads``, or make their attention uniform (``ablation="uniform"``)."""
-    return Intervention(_heads(heads), Condition("ablate", "", tuple(rows), phase=phase, ablation=ablation))
+    return Intervention(_heads(heads), Condition("ablate", "", _rows(rows), phase=phase, ablation=ablation))
 
 
 @contextmanager
@@ -90,7 +92,7 @@ def read(
     model: Any,
     inputs: Mapping[str, Any],
     *,
-    rows: Sequence[str] | Sequence[int] = ("last",),
+    rows: Rows | Sequence[int] = ("last",),
     regions: Mapping[str, Region] | None = None,
     image_sizes: Sequence[tuple[int, int]] = (),
     processor: Any = None,
@@ -115,21 +117,28 @@ def read(
     layout = family.layout(model.config, inputs, image_sizes, processor)
     named = regions or {}
     keys = [layout.image_positions, *(layout.region_tokens(region, name=name) for name, region in named.items())]
-    if any(isinstance(row, str) for row in rows):
-        positions = layout.rows([str(row) for row in rows])
+    asked = (rows,) if isinstance(rows, str) else tuple(rows)
+    if any(isinstance(row, str) for row in asked):
+        positions = layout.rows([str(row) for row in asked])
     else:
-        positions = torch.tensor([_row(int(row), layout.length) for row in rows], dtype=torch.long)
+        positions = torch.tensor([_row(row, layout.length) for row in asked], dtype=torch.long)
     if not len(positions):
-        raise HarnessHeadsError(f"read: no row {'+'.join(map(str, rows))} in this prompt")
+        raise HarnessHeadsError(f"read: no row {'+'.join(map(str, asked))} in this prompt")
     return read_rows(model, family, inputs, positions, keys).mean(2)
 
 
-def _row(row: int, length: int) -> int:
+def _row(row: Any, length: int) -> int:
     """A row number of the prompt; negative ones count from its end."""
-    if not -length <= row < length:
+    if isinstance(row, bool) or not isinstance(row, Integral):
+        raise HarnessHeadsError(f"read: row {row!r} is no whole number")
+    if not -length <= int(row) < length:
         raise HarnessHeadsError(f"read: row {row} is not in this prompt of {length} tokens")
-    return row % length
+    return int(row) % length
+
+
+def _rows(rows: Rows) -> tuple[str, ...]:
+    return (rows,) if isinstance(rows, str) else tuple(rows)
 
 
 def _heads(heads: Heads) -> tuple[Head, ...]:
-    return tuple(Head(int(layer), int(head)) for layer, head in heads)
+    return tuple(as_head(head, "intervention") for head in heads)

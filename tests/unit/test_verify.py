@@ -8,13 +8,15 @@ import pytest
 import torch
 from tiny_models import build
 
-from harness_heads import engine_handlers, engine_prefix, engine_run
+from harness_heads import engine_generate, engine_handlers, engine_prefix, engine_run
 from harness_heads.conditions import Condition
 from harness_heads.engine import Engine
 from harness_heads.engine_pairs import Pairs, Result, attend
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import Head, HeadSet, ModelRef, empty_set
 from harness_heads.interventions import Action
+from harness_heads.regions import Region
+from harness_heads.verify import largest_gap
 
 MODEL = ModelRef("tiny")
 CONDITIONS = (Condition("mask"), Condition("steer", "image", beta=2.0), Condition("ablate", ""))
@@ -75,6 +77,18 @@ def test_a_mask_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         run("qwen3_vl", torch.float32, Condition("mask"))
 
 
+def test_a_wrong_output_of_a_touched_head_is_found_in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logits of bfloat16 kernels differ by more than the effect may be; one head on one input does not."""
+
+    def scaled(pairs: Pairs, action: Action) -> Result:
+        result = attend(pairs, action)
+        return Result(result.out * 1.1, result.mass)
+
+    monkeypatch.setattr(engine_handlers, "attend", scaled)
+    with pytest.raises(HarnessHeadsError, match="a touched head's output differs from the dense reference"):
+        run("llava", torch.bfloat16, Condition("mask"))
+
+
 def test_a_replay_that_begins_too_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_run, "first_difference", lambda action, clean, family: action.length - 1)
     with pytest.raises(HarnessHeadsError, match="differs from the dense reference"):
@@ -124,3 +138,96 @@ def test_every_layer_that_a_set_names_is_proved() -> None:
     assert engine.proof is not None
     assert engine.proof.layers == (0, 1, 2)
     assert engine.proof.heads == 4
+
+
+def conditions_tried(engine: Engine) -> list[str]:
+    return [one.name for one in engine.ledger.shown]
+
+
+def test_every_kind_of_condition_is_proved_and_regions_share_one() -> None:
+    """Row groups, keys, strengths and options are kinds of their own, whichever prompt brings them."""
+    case = build("qwen3_vl")
+    engine = Engine(case.model, case.tokenizer)
+    sets = [empty_set(MODEL, engine.geometry), HeadSet("some", MODEL, engine.geometry, (Head(1, 0), Head(2, 3)))]
+    boxes = {"left": Region(((0.0, 0.0, 8.0, 8.0),)), "right": Region(((8.0, 0.0, 16.0, 8.0),))}
+
+    def ask(*conditions: Condition) -> None:
+        engine.answer(
+            case.inputs, sets, keys=["e", "s"], conditions=conditions, options=["A"], regions=boxes,
+            image_sizes=case.sizes,
+        )  # fmt: skip
+
+    ask(Condition("mask", "left"), Condition("mask", "right"))
+    assert conditions_tried(engine) == ["mask:left"]
+    ask(Condition("mask", "right"), Condition("mask", "image"), Condition("mask", "text", ("last",)))
+    assert conditions_tried(engine)[1:] == ["mask:image", "mask:text:rows=last"]
+    ask(Condition("mask", "image", keep_self=True), Condition("ablate", "", ablation="uniform"))
+    assert len(conditions_tried(engine)) == 5
+    assert engine.proof is not None and set(engine.proof.conditions) == set(conditions_tried(engine))
+    other = HeadSet("other", MODEL, engine.geometry, (Head(0, 1), Head(1, 1)))
+    sets.append(other)
+    engine.answer(
+        case.inputs, sets, keys=["e", "s", "o"], conditions=[Condition("mask", "left")], options=["A"], regions=boxes,
+        image_sizes=case.sizes,
+    )  # fmt: skip
+    assert engine.proof.layers == (0, 1, 2)
+
+
+def test_an_effect_within_the_tolerance_proves_little_and_is_said() -> None:
+    strong = run("llava", torch.float32, Condition("steer", "image", beta=2.0)).proof
+    weak = run("llava", torch.bfloat16, Condition("steer", "image", beta=1e-2)).proof
+    assert strong is not None and strong.weak == ()
+    assert weak is not None and weak.weak == ("steer:image:beta=0.01",) and weak.to_dict()["weak"] == list(weak.weak)
+
+
+def test_gaps_of_large_vocabularies_and_of_no_numbers() -> None:
+    """Where nothing is likely the likeliest are compared; a not-a-number is never a small gap."""
+    flat = torch.full((200_000,), 1.0).log_softmax(-1)
+    assert float(flat.max()) < -10
+    assert largest_gap(flat, flat) == 0.0
+    shifted = flat.clone()
+    shifted[7] += 0.5
+    assert largest_gap(shifted, flat) == pytest.approx(0.5)
+    for found, reference in ((flat * float("nan"), flat), (flat, flat * float("nan"))):
+        assert not largest_gap(found, reference) <= 1e9
+
+
+@pytest.mark.parametrize("name", ["qwen3_vl", "llava", "gemma3", "qwen3_5", "paligemma", "internvl", "phi4_multimodal"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_generation_is_proved(name: str, dtype: torch.dtype) -> None:
+    """Prompt and decode step, one row per set that names a new layer, once per kind of condition."""
+    case = build(name, dtype=dtype)
+    engine = Engine(case.model, case.tokenizer)
+    softmax = sorted({head.layer for head in engine.geometry.all_heads()})
+    one = HeadSet("one", MODEL, engine.geometry, (Head(softmax[0], 0), Head(softmax[0], 1)))
+    two = HeadSet("two", MODEL, engine.geometry, (Head(softmax[-1], 2),))
+    steps = []
+
+    def generate(**inputs: Any) -> Any:
+        steps.append(inputs["input_ids"].shape[0])
+        return case.model.generate(**inputs)
+
+    for condition in (Condition("mask"), Condition("steer", "image", beta=2.0), Condition("ablate", "")):
+        for _ in range(2):
+            engine.prove_generation(generate, case.inputs, [one, two, one], condition)
+    assert steps == [2] * 12
+    proof = engine.proof
+    assert proof is not None and proof.conditions[0] == "mask:image (generated)"
+    assert proof.layers == tuple({softmax[0], softmax[-1]})
+    assert proof.weak == () and proof.reference_gap < (1e-5 if dtype == torch.float64 else 1e-3) < proof.effect
+
+
+def test_generation_that_stops_acting_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = build("llava")
+    engine = Engine(case.model, case.tokenizer)
+    some = HeadSet("some", MODEL, engine.geometry, (Head(1, 0), Head(1, 3)))
+    original = engine_generate.Watch.attend
+
+    def prompt_alone(self: engine_generate.Watch, layer: int, call: Any) -> Any:
+        return original(self, layer, call) if self.prefill else call.base()
+
+    monkeypatch.setattr(engine_generate.Watch, "attend", prompt_alone)
+    with pytest.raises(HarnessHeadsError, match=r"mask:image \(generated\) differs from the dense reference"):
+        engine.prove_generation(case.model.generate, case.inputs, [some], Condition("mask"))
+    unchecked = Engine(case.model, case.tokenizer, verify=False)
+    unchecked.prove_generation(case.model.generate, case.inputs, [some], Condition("mask"))
