@@ -184,5 +184,6 @@ def prove(model: str, model_args: str) -> str:
     return (
         f"proved {', '.join(proof['conditions'])} in layers {proof['layers']}: "
         f"{proof['reference_gap']:.2g} from the dense reference (tolerance {proof['tolerance']:g}, {proof['dtype']}), "
-        f"effect {proof['effect']:.2g}"
+        f"effect {proof['effect']:.2g}; touched heads {proof['local_gap']:.2g} of the largest value from it"
+        + (f"; too weak to tell acting from not acting: {', '.join(proof['weak'])}" if proof["weak"] else "")
     )

@@ -51,5 +51,8 @@ def _proof(value: Any) -> str:
     if not value:
         return "none reported"
     if isinstance(value, Mapping):
-        return ", ".join(f"{k}: {_text(v)}" for k, v in sorted(value.items()))
+        # the older records name no weak conditions
+        weak = value.get("weak") or []
+        figures = ", ".join(f"{k}: {_text(v)}" for k, v in sorted(value.items()) if k != "weak")
+        return figures + (f"; TOO WEAK to tell acting from not acting: {_text(weak)}" if weak else "")
     return str(value)
