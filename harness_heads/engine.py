@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from harness_heads.attention import kernel_name, refuse_unsupported
 from harness_heads.conditions import Condition
 from harness_heads.engine_dose import doses
-from harness_heads.engine_generate import Prompts, Watch, acting
+from harness_heads.engine_generate import Watch, acting
 from harness_heads.engine_options import option_logprobs, option_tokens, total_mass, with_answer_prefix, without_padding
+from harness_heads.engine_prompts import Prompts
 from harness_heads.engine_run import Mode, Runner
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import family_of

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from harness_heads.conditions import Beta, Condition
-from harness_heads.engine_generate import Prompts, acting
+from harness_heads.engine_generate import acting
 from harness_heads.engine_options import without_padding
+from harness_heads.engine_prompts import Prompts
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import family_of
 from harness_heads.geometry import as_head
