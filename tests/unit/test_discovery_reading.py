@@ -150,8 +150,9 @@ def test_answer_tokens_behind_the_prompt_change_nothing_of_its_rows(family: str)
     alone = capture(case.model, rules, case.inputs, [want], [0])[0]
     answered = with_answers(rendered, [torch.tensor([70, 71, 72])], 0, case.model.config)
     behind = capture(case.model, rules, answered, [want], [0])[0]
+    # rotary angles are float32 in transformers, and on some processors their last digit depends on the prompt's length
     for name in want.regions:
-        torch.testing.assert_close(behind.sums[name], alone.sums[name], rtol=1e-6, atol=1e-9, equal_nan=True)
+        torch.testing.assert_close(behind.sums[name], alone.sums[name], rtol=0, atol=2e-5, equal_nan=True)
     rows = torch.arange(layout.length, layout.length + 3)
     later = capture(case.model, rules, answered, [Want(rows, want.regions)], [0])[0]
     # layers with a sliding window may no longer reach the image from there
