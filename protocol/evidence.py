@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,19 @@ from harness_heads.conditions import Condition, condition_from_dict
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import Geometry, HeadSet, ModelRef, SetEntry, SetTable, head_set_from_dict, set_table_from_list
 from harness_heads.protocol.arrays import Floats, Ints, pack, unpack
+from harness_heads.protocol.malformed import check_fields, readable
 from harness_heads.protocol.plan import Plan, plan_from_dict
 
 SCHEMA = 1
 NO_CONDITION = "none"
+_SHAPES: Mapping[str, tuple[type, ...]] = {
+    "model": (Mapping,),
+    **dict.fromkeys(("sets", "conditions"), (list,)),
+    **dict.fromkeys(("settings", "sources", "versions", "expected_items"), (Mapping, NoneType)),
+    "op": (str, NoneType),
+    "plan": (str, Mapping, NoneType),
+}
+"""What a run block's fields are."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +96,21 @@ class RunInfo:
 
 
 def run_info_from_dict(value: Mapping[str, Any], source: str) -> RunInfo:
-    """Read a run's JSON; ``source`` names the file in errors."""
-    for required in ("model", "sets", "conditions"):
-        if required not in value:
-            raise HarnessHeadsError(f"{source}: the run block has no {required!r}; it was written by another version")
+    """Read a run's JSON; ``source`` names the file in errors.
+
+    Raises:
+        HarnessHeadsError: an unknown schema, a missing or malformed field, or sets that do not fit their digests.
+    """
+    if not isinstance(value, Mapping):
+        raise HarnessHeadsError(f"{source}: the run block is no JSON object; it was cut off or edited")
+    check_fields(value, _SHAPES, f"{source}: the run block")
     if value.get("schema", SCHEMA) != SCHEMA:
         raise HarnessHeadsError(f"{source}: run schema {value['schema']!r} is unknown, this version reads {SCHEMA}")
+    with readable(f"{source}: the run block"):
+        return _run_info(value, source)
+
+
+def _run_info(value: Mapping[str, Any], source: str) -> RunInfo:
     model = value["model"]
     shape = model["geometry"]
     kv = shape.get("kv_heads")  # empty where the model side does not know them
@@ -236,15 +255,17 @@ class Evidence:
 
 def evidence_from_dict(value: Mapping[str, Any]) -> Evidence:
     """Read what :meth:`Evidence.to_dict` wrote."""
-    if value.get("schema") != SCHEMA:
-        raise HarnessHeadsError(f"evidence: schema {value.get('schema')!r} is unknown, this version reads {SCHEMA}")
-    return Evidence(
-        tuple(run_info_from_dict(run, "evidence") for run in value["runs"]),
-        tuple(_task_from_dict(task) for task in value["tasks"]),
-        None if value["plan"] is None else plan_from_dict(value["plan"], "evidence"),
-        tuple(value["notes"]),
-        tuple(value["discovery"]),
-    )
+    if not isinstance(value, Mapping) or value.get("schema") != SCHEMA:
+        held = value.get("schema") if isinstance(value, Mapping) else value
+        raise HarnessHeadsError(f"evidence: schema {held!r} is unknown, this version reads {SCHEMA}")
+    with readable("evidence"):
+        return Evidence(
+            tuple(run_info_from_dict(run, "evidence") for run in value["runs"]),
+            tuple(_task_from_dict(task) for task in value["tasks"]),
+            None if value["plan"] is None else plan_from_dict(value["plan"], "evidence"),
+            tuple(value["notes"]),
+            tuple(value["discovery"]),
+        )
 
 
 def load_evidence(paths: Sequence[Path], plan: Path | None = None) -> Evidence:

@@ -19,6 +19,7 @@ import numpy as np
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import HeadSet, SetEntry, SetTable, empty_set, load_head_set
 from harness_heads.protocol.evidence import Block, RunInfo, TaskEvidence
+from harness_heads.protocol.malformed import check_fields, json_object, readable
 from harness_heads.protocol.plan import Plan, plan_from_dict
 
 RECIPE, ARM, CONDITION = "fan", "answers", "fan"
@@ -62,13 +63,11 @@ def _declared(folder: Path) -> tuple[Mapping[str, Any], Plan] | None:
     path = folder / FAN
     if not path.is_file():
         return None
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        if value["schema"] != SCHEMA:
-            raise HarnessHeadsError(f"{FAN}: schema {value['schema']!r} is unknown, this version reads {SCHEMA}")
-        return value, plan_from_dict(value["plan"], FAN)
-    except (json.JSONDecodeError, UnicodeDecodeError, TypeError, KeyError) as error:
-        raise HarnessHeadsError(f"{path} cannot be read: {error!r}") from error
+    value = json_object(path)
+    if value.get("schema") != SCHEMA:
+        raise HarnessHeadsError(f"{path}: schema {value.get('schema')!r} is unknown, this version reads {SCHEMA}")
+    check_fields(value, {"labels": (list,), "tasks": (list,)}, str(path))
+    return value, plan_from_dict(value.get("plan"), str(path))
 
 
 def is_member(path: Path) -> bool:
@@ -175,16 +174,14 @@ def _scores(file: Path, task: str, label: str) -> dict[str, float]:
         for number, line in enumerate(stream, 1):
             if not line.strip():
                 continue
-            try:
+            with readable(f"fan, task {task}, {label}: line {number}"):
                 value = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise HarnessHeadsError(f"fan, task {task}, {label}: line {number} is not JSON: {error}") from error
-            score = _score(value)
+                score, doc = _score(value), int(value["doc_id"])
             if score is None or not 0 <= score <= 1:
                 raise HarnessHeadsError(
                     f"fan, task {task}, {label}: line {number} has no score in [0, 1]; only such tasks can be compared"
                 )
-            out[f"{int(value['doc_id']):06d}"] = score
+            out[f"{doc:06d}"] = score
     return out
 
 

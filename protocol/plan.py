@@ -195,6 +195,8 @@ def load_plan(path: Path) -> Plan:
         raise HarnessHeadsError(f"plan file {path} does not exist") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise HarnessHeadsError(f"plan file {path} is not JSON: {error}") from error
+    except OSError as error:
+        raise HarnessHeadsError(f"plan file {path} cannot be read: {error.strerror}") from error
     return plan_from_dict(value, str(path))
 
 

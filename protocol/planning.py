@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.protocol import statistics as st
 from harness_heads.protocol.evidence import load_evidence
+from harness_heads.protocol.malformed import json_object, readable
 from harness_heads.protocol.plan import Claim, Plan
 
 TESTED = ("necessity", "steerability")
@@ -136,8 +136,9 @@ def seconds_per_answer(run: Path) -> float:
     answers = sum(task.n * len(block.sets) for task in load_evidence([run]).tasks for block in task.blocks.values())
     seconds = 0.0
     for path in sorted(run.rglob("*_results.json")):
-        taken = json.loads(path.read_text(encoding="utf-8")).get("total_evaluation_time_seconds")
-        seconds += float(taken) if taken is not None else 0.0
+        taken = json_object(path).get("total_evaluation_time_seconds")
+        with readable(f"{path}: total_evaluation_time_seconds"):
+            seconds += float(taken) if taken is not None else 0.0
     if not answers or not seconds > 0:
         raise HarnessHeadsError(f"{run}: its results do not say how long it took; give --seconds")
     return seconds / answers

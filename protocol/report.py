@@ -19,6 +19,7 @@ from harness_heads.protocol.checklist import checklist, counts
 from harness_heads.protocol.claims import claim_sentence, judge
 from harness_heads.protocol.evidence import Evidence, evidence_from_dict
 from harness_heads.protocol.layout import Report
+from harness_heads.protocol.malformed import json_object
 from harness_heads.protocol.opening import badges, figures, sentences, status
 from harness_heads.protocol.resampled import RESAMPLES
 from harness_heads.protocol.rules import RULES, findings
@@ -149,11 +150,8 @@ def report_dict(analysis: Analysis, report: Report) -> dict[str, Any]:
 
 def read_report(path: Path) -> Evidence:
     """The evidence that a JSON report carries, bit by bit."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise HarnessHeadsError(f"{path} cannot be read as a report: {error}") from error
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA or "evidence" not in value:
+    value = json_object(path)
+    if value.get("schema") != SCHEMA or "evidence" not in value:
         raise HarnessHeadsError(f"{path} is no report of schema {SCHEMA}")
     return evidence_from_dict(value["evidence"])
 

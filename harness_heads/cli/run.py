@@ -8,7 +8,6 @@ refuses a fan with a run missing.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import HeadSet, empty_set
 from harness_heads.models.hosts import PREFIXES, prefix_of
 from harness_heads.protocol.fan import HEAD_SET, UNTOUCHED, write_fan_file
+from harness_heads.protocol.malformed import json_object
 from harness_heads.protocol.plan import Plan, load_plan
 
 OURS = ("host", "op", "limit")
@@ -162,5 +162,8 @@ def _finished(folder: Path, tasks: Sequence[str]) -> bool:
     """Whether a run folder already holds lmms-eval's results for all its tasks."""
     found = set()
     for path in folder.rglob("*_results.json"):
-        found |= set(json.loads(path.read_text(encoding="utf-8")).get("results", {}))
+        try:
+            found |= set(json_object(path).get("results") or {})
+        except HarnessHeadsError:
+            continue  # cut off when the run was killed: its tasks are run again
     return set(tasks) <= found

@@ -120,7 +120,7 @@ def test_a_declaration_that_cannot_be_read(tmp_path: Path) -> None:
     for folder in folders:
         answer(folder, [1, 0])
     (folders[0].parent / "fan.json").write_text("{")
-    with pytest.raises(HarnessHeadsError, match=r"fan\.json cannot be read"):
+    with pytest.raises(HarnessHeadsError, match=r"fan\.json is not JSON"):
         load_evidence(folders)
 
 
