@@ -19,9 +19,10 @@ from harness_heads.protocol.effects import (
     families_of,
     headroom,
 )
-from harness_heads.protocol.evidence import Evidence, RunInfo, TaskEvidence
+from harness_heads.protocol.evidence import Evidence, TaskEvidence
 from harness_heads.protocol.plan import Claim
 from harness_heads.protocol.resampled import RESAMPLES, Bootstrap, Resampled
+from harness_heads.protocol.runs import RunInfo
 from harness_heads.protocol.scores import ScoreTable, score_tables
 
 ALPHA = 0.05

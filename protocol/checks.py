@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from harness_heads.errors import HarnessHeadsError
-from harness_heads.protocol.evidence import NO_CONDITION, RunInfo, TaskEvidence, canonical
+from harness_heads.protocol.evidence import NO_CONDITION, TaskEvidence
+from harness_heads.protocol.runs import RunInfo, canonical
 
 KNOWN_VERSIONS = {"mcq_matched_mismatched": 1, "grid_2x2": 1}
 """Recipe versions whose arms and fields this code reads; other recipes are read by their arms alone."""

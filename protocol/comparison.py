@@ -9,9 +9,10 @@ import numpy as np
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.protocol import statistics as st
-from harness_heads.protocol.evidence import Evidence, RunInfo, TaskEvidence
+from harness_heads.protocol.evidence import Evidence, TaskEvidence
 from harness_heads.protocol.formats import Cell, count_cell, interval_cell, p_cell, value_cell, word
 from harness_heads.protocol.resampled import SEED
+from harness_heads.protocol.runs import RunInfo
 from harness_heads.protocol.scores import LABELS, ScoreTable, score_tables
 from harness_heads.protocol.sections.sets import ceilings
 from harness_heads.protocol.tables import Table

@@ -18,9 +18,10 @@ import numpy as np
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import HeadSet, SetEntry, SetTable, empty_set, load_head_set
-from harness_heads.protocol.evidence import Block, RunInfo, TaskEvidence
+from harness_heads.protocol.evidence import Block, TaskEvidence
 from harness_heads.protocol.malformed import check_fields, json_object, readable
 from harness_heads.protocol.plan import Plan, plan_from_dict
+from harness_heads.protocol.runs import RunInfo
 
 RECIPE, ARM, CONDITION = "fan", "answers", "fan"
 HEAD_SET, FAN = "head_set.json", "fan.json"

@@ -13,13 +13,14 @@ from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import item_record_from_dict
 from harness_heads.protocol import checks
 from harness_heads.protocol.discoveries import overlaps
-from harness_heads.protocol.evidence import Evidence, RunInfo, TaskEvidence, canonical, run_info_from_dict
+from harness_heads.protocol.evidence import Evidence, TaskEvidence
 from harness_heads.protocol.fan import declared_plans, read_fan
 from harness_heads.protocol.folders import PLAN_FILE, RUN_FILE, SAMPLES, look
 from harness_heads.protocol.leaks import audited
 from harness_heads.protocol.malformed import json_object, readable
 from harness_heads.protocol.plan import Plan, load_plan, plan_from_dict
 from harness_heads.protocol.records import TaskReader, check_record
+from harness_heads.protocol.runs import RunInfo, canonical, run_info_from_dict
 
 
 @dataclass

@@ -13,8 +13,9 @@ import numpy as np
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import ItemRecord
 from harness_heads.protocol.arrays import Floats
-from harness_heads.protocol.evidence import Block, RunInfo, TaskEvidence, canonical, run_info_from_dict
+from harness_heads.protocol.evidence import Block, TaskEvidence
 from harness_heads.protocol.malformed import WHAT_MENDS, check_fields, readable
+from harness_heads.protocol.runs import RunInfo, canonical, run_info_from_dict
 from harness_heads.regions import region_from_dict
 
 _MASS_SLACK = 1e-3  # float32 sums of probabilities may pass 1 by this much

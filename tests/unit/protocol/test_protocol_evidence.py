@@ -17,8 +17,9 @@ import synthetic as syn
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.models.run_info import write_expected
 from harness_heads.probes import item_record_from_dict
-from harness_heads.protocol.evidence import canonical, evidence_from_dict, load_evidence
+from harness_heads.protocol.evidence import evidence_from_dict, load_evidence
 from harness_heads.protocol.plan import Plan
+from harness_heads.protocol.runs import canonical
 from harness_heads.protocol.summary import task_summary
 
 WORLD = syn.World(items=8, controls=4)
