@@ -103,7 +103,7 @@ def report_dict(analysis: Analysis, report: Report) -> dict[str, Any]:
     tests = []
     for test in analysis.tests:
         effect = _plain(asdict(test.effect)) | {"reasons": dict(test.effect.reasons)}
-        own = {k: v for k, v in vars(test).items() if k not in ("effect", "resampled")}
+        own = {k: v for k, v in vars(test).items() if k not in ("effect", "resampled", "specs")}
         tests.append({"id": test.id, **effect, **_plain(asdict(test.resampled)), **_plain(own)})
     tasks = []
     for task in analysis.tasks:

@@ -38,21 +38,25 @@ class Step:
         folder: run folder below the plan's output.
         model, model_args: what runs.
         tasks: task names.
+        limit: items per task; ``None`` for all.
         heads: the set of a fan's run, which its folder holds as a file.
+        spec: what the plan calls the set that a fan is about.
     """
 
     folder: str
     model: str
     model_args: Mapping[str, Any]
     tasks: tuple[str, ...]
+    limit: int | None = None
     heads: HeadSet | None = None
+    spec: str = ""
 
-    def command(self, out: Path, limit: int | None) -> list[str]:
+    def command(self, out: Path) -> list[str]:
         """Arguments of ``python -m harness_heads``."""
         arguments = ",".join(f"{name}={value}" for name, value in self.model_args.items())
         words = ["--model", self.model, "--model_args", arguments, "--tasks", ",".join(self.tasks)]
         words += ["--output_path", str(out / self.folder)]
-        return words if limit is None else [*words, "--limit", str(limit)]
+        return words if self.limit is None else [*words, "--limit", str(self.limit)]
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -68,16 +72,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the plan's steps; the first that fails ends it, and the same command goes on from there."""
     plan = load_plan(arguments.plan)
     todo = list(steps(plan, arguments.plan, arguments.out))
-    limit = plan.settings.get("limit")
     if arguments.dry_run:
         for step in todo:
-            print("lmms_eval " + " ".join(step.command(arguments.out, limit)))
+            print("lmms_eval " + " ".join(step.command(arguments.out)))
         return 0
     declare_fans(todo, plan, arguments.out)
     for step in tqdm(todo, desc="runs of the plan"):
         if _finished(arguments.out / step.folder, step.tasks):
             continue
-        command = [sys.executable, "-m", "harness_heads", *step.command(arguments.out, limit)]
+        command = [sys.executable, "-m", "harness_heads", *step.command(arguments.out)]
         if subprocess.run(command, check=False).returncode != 0:
             raise HarnessHeadsError(f"run {step.folder} failed; mend it and give the same command to go on")
     from harness_heads.cli.report import report_on
@@ -98,21 +101,24 @@ def steps(plan: Plan, plan_path: Path, out: Path) -> Iterator[Step]:
     host = str(plan.settings.get("host", "qwen3vl"))
     base = {name: value for name, value in plan.settings.items() if name not in OURS}
     shared = {**base, "plan": str(plan_path)}
-    by_op: dict[Op, list[str]] = {}
+    groups: dict[tuple[Op, int | None], list[str]] = {}
     stock: list[str] = []
     for task in plan.tasks:
         op = probe_op(task)
         if op is None:
             stock.append(task)
         else:
-            by_op.setdefault(op, []).append(task)
-    for op, tasks in by_op.items():
+            groups.setdefault((op, items_asked(plan, task)), []).append(task)
+    for (op, limit), tasks in groups.items():
         model_args = {**shared, "head_set": "+".join(plan.sets), "control_family": "+".join(plan.families)}
         if plan.r is not None:
             model_args["controls"] = plan.r
         if plan.k is not None:
             model_args["top_k"] = plan.k
-        yield Step(op, f"{prefix_of(op)}_{host}", model_args, tuple(tasks))
+        alone = sum(other == op for other, _ in groups) == 1
+        yield Step(
+            op if alone else f"{op}-{limit or 'all'}", f"{prefix_of(op)}_{host}", model_args, tuple(tasks), limit
+        )
     if stock:
         yield from _fan(plan, shared, host, tuple(stock), out)
 
@@ -126,7 +132,8 @@ def declare_fans(todo: Sequence[Step], plan: Plan, out: Path) -> None:
             step.heads.save(folder / HEAD_SET)
             fans.setdefault(folder.parent, []).append(step)
     for folder, members in fans.items():
-        write_fan_file(folder, [Path(step.folder).name for step in members], members[0].tasks, plan)
+        labels = [Path(step.folder).name for step in members]
+        write_fan_file(folder, labels, members[0].tasks, plan, members[0].spec)
 
 
 def _fan(plan: Plan, shared: Mapping[str, Any], host: str, tasks: tuple[str, ...], out: Path) -> Iterator[Step]:
@@ -148,7 +155,20 @@ def _fan(plan: Plan, shared: Mapping[str, Any], host: str, tasks: tuple[str, ...
             folder = f"stock/{parent.key}/{label}"
             named = str(out / folder / HEAD_SET) if len(heads) else settings.UNTOUCHED
             model_args = {**single, "head_set": named, "controls": 0}
-            yield Step(folder, f"{prefix}_{host}", model_args, tasks, heads)
+            yield Step(folder, f"{prefix}_{host}", model_args, tasks, items_asked(plan), heads, name)
+
+
+def items_asked(plan: Plan, task: str = "") -> int | None:
+    """How many items of a task a plan's run answers: ``settings.limit``, else ``n``; ``None`` for all.
+
+    A task with a leak audit answers all its candidates: which of them count is known only afterwards.
+    """
+    from harness_heads.tasks.catalogue import catalogue
+
+    limit = plan.settings.get("limit")
+    if limit is not None:
+        return int(limit)
+    return None if "audited" in (catalogue().get(task, {}).get("options") or {}) else plan.n
 
 
 def probe_op(task: str) -> Op | None:
