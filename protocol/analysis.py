@@ -20,7 +20,7 @@ from harness_heads.protocol.effects import (
     headroom,
 )
 from harness_heads.protocol.evidence import Evidence, TaskEvidence
-from harness_heads.protocol.plan import Claim
+from harness_heads.protocol.plan import TESTED, Claim
 from harness_heads.protocol.resampled import RESAMPLES, Bootstrap, Resampled
 from harness_heads.protocol.runs import RunInfo
 from harness_heads.protocol.scores import ScoreTable, score_tables
@@ -274,7 +274,7 @@ def _adjust(tests: Sequence[Test], evidence: Evidence, alpha: float) -> list[Tes
     claimed = set()
     if plan is not None:
         for claim in plan.claims:
-            if claim.kind in ("necessity", "steerability"):
+            if claim.kind in TESTED:
                 claimed |= {t.id for t in matching(claim, tests) if evidence.runs[t.run].plan_digest == plan.digest}
     out: dict[str, Test] = {}
     for family in sorted({t.effect.family for t in tests}):

@@ -17,6 +17,8 @@ from harness_heads.errors import HarnessHeadsError, did_you_mean
 
 SCHEMA = 1
 KINDS = ("necessity", "steerability", "null", "silent", "difference")
+TESTED = ("necessity", "steerability")
+"""Kinds that a rank test decides: those that m counts."""
 TAILS = ("upper", "lower", "two-sided")
 STOPPING = ("fixed", "two-stage", "sequential")
 
@@ -127,7 +129,7 @@ class Plan:
             out.append(f"unknown stopping rule {self.stopping!r}{did_you_mean(str(self.stopping), STOPPING)}")
         for number, claim in enumerate(self.claims, 1):
             out += claim.problems(f"claim {number}")
-        tested = sum(claim.kind in ("necessity", "steerability") for claim in self.claims)
+        tested = sum(claim.kind in TESTED for claim in self.claims)
         if isinstance(self.m, int) and tested > self.m:
             out.append(f"m={self.m} tests are declared for {tested} necessity and steerability claims")
         return out

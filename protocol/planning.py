@@ -11,9 +11,8 @@ from harness_heads.errors import HarnessHeadsError
 from harness_heads.protocol import statistics as st
 from harness_heads.protocol.evidence import load_evidence
 from harness_heads.protocol.malformed import json_object, readable
-from harness_heads.protocol.plan import Claim, Plan
+from harness_heads.protocol.plan import TESTED, Claim, Plan
 
-TESTED = ("necessity", "steerability")
 REQUESTS = {"necessity": 4, "steerability": 3, "null": 4, "silent": 4, "difference": 4}
 """Prompts per item (arms) of the shipped recipes."""
 INTERVENED = {"necessity": 3, "steerability": 2, "null": 3, "silent": 3, "difference": 3}

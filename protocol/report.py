@@ -85,7 +85,7 @@ def compose(analysis: Analysis) -> Report:
         title=_title(analysis),
         status=status(analysis),
         badges=badges(analysis),
-        sentences=sentences(analysis),
+        sentences=sentences(analysis, found),
         figures=figures(analysis),
         verdicts=judge(analysis, found),
         counts=counts(items),
