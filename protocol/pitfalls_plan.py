@@ -112,14 +112,14 @@ def _settings(plan: Plan) -> Mapping[str, Any]:
 def _differences(wanted: Mapping[str, Any], plan: Plan, run: RunInfo) -> Iterator[tuple[str, Any, Any]]:
     """Settings of a run that are not the plan's: name, planned, found."""
     model = plan.settings.get("pretrained")
-    if model is not None and _model_name(model) != _model_name(run.model["id"]):
+    if model is not None and model_name(model) != model_name(run.model["id"]):
         yield "pretrained", model, run.model["id"]
     for name, was in sorted(run.settings.items()):
         if name in wanted and name not in FREE and was != wanted[name]:
             yield name, _shown(wanted[name]), _shown(was)
 
 
-def _model_name(model: Any) -> str:
+def model_name(model: Any) -> str:
     """Last part of a model's id: the folder that it was loaded from may lie on another machine."""
     return model_id(str(model)).rstrip("/").split("/")[-1].lower()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -60,7 +61,7 @@ class Claim:
         if not _is_level(self.alpha):
             out.append(f"{where}: alpha={self.alpha!r} must lie between 0 and 1")
         if self.margin is not None and not (_is_number(self.margin) and self.margin > 0):
-            out.append(f"{where}: margin={self.margin!r} must be a number above 0")
+            out.append(f"{where}: margin={self.margin!r} must be a finite number above 0")
         if self.kind in ("null", "silent") and self.margin is None:
             out.append(f"{where}: a {self.kind} claim needs a margin; without one, absence cannot be shown")
         if self.kind == "difference" and not self.versus:
@@ -216,7 +217,7 @@ def _claim(value: Any, where: str) -> Claim:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_level(value: object) -> bool:

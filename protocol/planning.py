@@ -31,12 +31,20 @@ class Expectation:
         conditions: betas x row scopes per arm.
         item_sd: SD of an item's score.  control_sd: SD between control sets.
         seconds: measured seconds per item, condition and set; ``None`` where nothing was measured.
+
+    Raises:
+        HarnessHeadsError: a guess that is no finite number above 0.
     """
 
     conditions: int = 1
     item_sd: float = 0.4
     control_sd: float = 0.01
     seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise HarnessHeadsError(f"{name.replace('_', '-')} = {value:g} must be a finite number above 0")
 
 
 def draft(

@@ -18,6 +18,7 @@ from typing import Any
 from tqdm import tqdm
 
 from harness_heads import controls, head_sets, settings
+from harness_heads.cli.plan_checks import check_plan
 from harness_heads.conditions import Op
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import HeadSet, empty_set
@@ -69,8 +70,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the plan's steps; the first that fails ends it, and the same command goes on from there."""
+    """Run the plan's steps; the first that fails ends it, and the same command goes on from there.
+
+    Raises:
+        HarnessHeadsError: a plan that cannot be run, said before anything is; or a step that failed.
+    """
     plan = load_plan(arguments.plan)
+    check_plan(plan)
     todo = list(steps(plan, arguments.plan, arguments.out))
     if arguments.dry_run:
         for step in todo:

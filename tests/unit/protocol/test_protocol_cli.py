@@ -105,7 +105,8 @@ def test_show_of_nothing(ncs: Path) -> None:
 
 def test_plan_writes_a_plan_that_loads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "plan.json"
-    words = ["--claim", "necessity:tiny-digits/a:ncs_digits:0.1", "--claim", "null:tiny-digits/b:ncs_digits:0.02"]
+    words = ["--claim", "necessity:tiny-digits/dg-ref-qsp:ncs_digits:0.1"]
+    words += ["--claim", "null:tiny-digits/dg-ord-last:ncs_digits:0.02"]
     assert given("plan", *words, "--m", "2", "--declare", "17=released", "-o", str(path)) == 0
     made = load_plan(path)
     assert (made.m, made.r, len(made.claims)) == (2, 79, 2)
@@ -114,7 +115,7 @@ def test_plan_writes_a_plan_that_loads(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_plan_takes_its_time_from_a_run(ncs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """12 items, 4 cells of 81 sets and the blank arm's baseline: 12 x (4 x 81 + 1) answers in 39 s, 0.01 s each."""
-    words = ["plan", "--claim", "necessity:tiny-digits/a:ncs_digits", "-o", str(tmp_path / "plan.json")]
+    words = ["plan", "--claim", "necessity:tiny-digits/dg-ref-qsp:ncs_digits", "-o", str(tmp_path / "plan.json")]
     with pytest.raises(HarnessHeadsError, match="do not say how long"):
         given(*words, "--like", str(ncs))
     assert not (tmp_path / "plan.json").exists()
