@@ -24,7 +24,7 @@ def compare(first: Evidence, second: Evidence) -> tuple[Table, ...]:
     """Tables of differing settings, overlaps and paired tests.
 
     Raises:
-        HarnessHeadsError: no wrapped run in one of them.
+        HarnessHeadsError: no wrapped run in one of them, or no items and scores in common.
     """
     for name, evidence in (("first", first), ("second", second)):
         if not evidence.runs:
@@ -120,8 +120,25 @@ def _paired(first: Evidence, second: Evidence) -> Table:
         "Wilcoxon p",
         "Sign-flip p",
     )
+    if not rows:
+        raise HarnessHeadsError(f"compare: {_nothing_in_common(first, second)}")
     note = "; ".join([*notes, f"Scope: {st.SCOPE}. Two-sided, uncorrected"]) + "."
     return Table("paired", "Paired tests on common items", columns, tuple(rows), note)
+
+
+def _nothing_in_common(first: Evidence, second: Evidence) -> str:
+    """Why no paired test can be made, and what would mend it."""
+    by_name = [{t.task: t for t in e.tasks if t.run >= 0} for e in (first, second)]
+    shared = sorted(by_name[0].keys() & by_name[1].keys())
+    if not shared:
+        a, b = (", ".join(sorted(tasks)) or "none" for tasks in by_name)
+        return f"the two runs share no task (first: {a}; second: {b}); compare runs of one task"
+    items = [len(set(by_name[0][name].items) & set(by_name[1][name].items)) for name in shared]
+    if max(items) < 2:
+        return (
+            f"the two runs share {max(items)} items of {', '.join(shared)}; compare runs of the same items (data, seed)"
+        )
+    return f"on {', '.join(shared)}, the two runs share no score under one condition; compare runs of one operation"
 
 
 def _task_rows(

@@ -227,7 +227,8 @@ def _one_plan(runs: Sequence[RunInfo], plans: Sequence[Plan]) -> Plan | None:
         odd = sorted(set(by_digest) - set(named))
         if odd:
             raise HarnessHeadsError(
-                f"the runs carry plan {named[0][:12]}, the plan at hand is {odd[0][:12]}; it was edited after the run"
+                f"the runs were started with plan {named[0][:12]}, the plan at hand is {odd[0][:12]}: another one, or "
+                "edited since; give the plan that they were started with"
             )
         return by_digest.get(named[0])
     return next(iter(by_digest.values()), None)

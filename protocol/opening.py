@@ -35,8 +35,9 @@ def status(a: Analysis) -> str:
     if a.evidence.exploratory:
         digests = {run.plan_digest for run in a.evidence.runs}
         why = "no plan fixed in advance what was to be tested"
-        if plan is not None and digests != {None}:
-            why = "not every run was started with the plan at hand"
+        if plan is not None:
+            told = "no run was" if digests == {None} else "not every run was"
+            why = f"{told} started with the plan at hand ({plan.digest[:12]})"
         elif digests != {None}:
             why = "the runs name a plan whose content is not at hand"
         return f"EXPLORATORY: {why}. Nothing below is a confirmed claim."

@@ -51,7 +51,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--max-new-tokens", type=int, default=defaults.max_new_tokens, help=OPTION_HELP["max_new_tokens"]
     )
     how = parser.add_argument_group("how")
-    how.add_argument("--output", dest="folder", type=Path, help="folder (default reports/runs/discover-<model>)")
+    how.add_argument("-o", "--output", dest="folder", type=Path, help="folder (default reports/runs/discover-<model>)")
     how.add_argument("--dtype", help="float32, bfloat16 ... (default float32 on a CPU, bfloat16 on a GPU)")
     how.add_argument("--device", help="cpu, cuda ... (default: a GPU if there is one)")
     how.add_argument("--skip-corrupt", action="store_true", help="leave out samples whose image cannot be decoded")

@@ -42,10 +42,12 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 def run(args: argparse.Namespace) -> int:
     """Print every table that the sets allow."""
+    from harness_heads.cli.drawings import check_svg
     from harness_heads.discovery.chance import uniform_chance
     from harness_heads.discovery.output import PER_LAYER
     from harness_heads.discovery.overlap import chance_layer_matched, matrix
 
+    check_svg(args.picture, "--picture")
     specs = (*args.sets, *args.native)
     sets = [_open(spec) for spec in specs]
     names = labels([s.name for s in sets], specs)

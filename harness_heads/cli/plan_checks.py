@@ -84,8 +84,8 @@ def _tasks(plan: Plan, include: Sequence[Path]) -> Iterator[str]:
         if claim.kind in KINDS.values() and claim.kind != shows:
             how = "it is lmms-eval's own" if op is None else f"it asks to {op}"
             yield (
-                f"a {claim.kind} claim cannot be made on {claim.task}: {how}, which shows {shows}; name a task that shows "
-                f"{claim.kind}, such as {_nearest(claim.task, claim.kind)}"
+                f"a {claim.kind} claim cannot be made on {claim.task}: {how}, which shows {shows}; name a task that "
+                f"shows {claim.kind}, such as {_nearest(claim.task, claim.kind)}"
             )
         if claim.kind == "difference" and claim.set == claim.versus:
             yield f"the difference on {claim.task} is of {claim.set} and itself; name another set"

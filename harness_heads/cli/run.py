@@ -64,7 +64,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Register the subcommand."""
     parser = subparsers.add_parser("run", help="run everything that a plan names", description=__doc__)
     parser.add_argument("plan", type=Path, help="plan file (harness-heads plan writes one)")
-    parser.add_argument("-o", "--out", type=Path, required=True, help="folder of all runs and the report")
+    parser.add_argument("-o", "--out", "--output", type=Path, required=True, help="folder of all runs and the report")
     parser.add_argument("--dry-run", action="store_true", help="print the commands and stop")
     parser.set_defaults(run=run)
 

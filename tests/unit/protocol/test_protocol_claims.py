@@ -262,3 +262,14 @@ def test_the_opening_grants_what_a_claim_would_be_granted(
     assert ("it is necessary" in sentence.text, sentence.mood == "good") == (verdict.carried, verdict.carried)
     if why:
         assert why in sentence.text and "nothing is shown" in sentence.text
+
+
+def test_a_claim_may_name_a_set_as_the_run_did(tmp_path: Path) -> None:
+    """By the folder that ``discover`` left it in, as well as by its own name."""
+    folder, (heads, _) = "reports/runs/discover-x/dg-ref-qsp", syn.discovered(WORLD)
+    for spec, known in ((folder, True), ("reports/runs/discover-y/dg-ref-qsp", False)):
+        plan = Plan(claims=(Claim("necessity", spec, "ncs_digits"),), r=39, sets=(spec,))
+        world = replace(WORLD, settings={"head_set": [f"{folder}@{heads.identity[:12]}"]})
+        a = analysed(tmp_path / str(known), plan, world)
+        (verdict,) = judge(a, findings(a))
+        assert verdict.carried is known, verdict.reasons

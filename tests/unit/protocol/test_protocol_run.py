@@ -113,7 +113,7 @@ def test_a_declaration_of_another_plan(tmp_path: Path) -> None:
     for folder in folders:
         answer(folder, [1, 0])
     Plan(m=3).save(tmp_path / "other.json")
-    with pytest.raises(HarnessHeadsError, match="edited after the run"):
+    with pytest.raises(HarnessHeadsError, match="were started with plan"):
         load_evidence(folders, tmp_path / "other.json")
 
 
