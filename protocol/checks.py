@@ -56,9 +56,10 @@ def complete(task: TaskEvidence, asked: int | None, torn: bool, where: str, note
     if prefix and asked is None:
         notes.append(f"task {task.task}: {task.n} of {planned} planned items were asked for")
         return
+    verb = "is" if len(missing) == 1 else "are"
     named = ", ".join(str(i) for i in missing[:4]) + (", ..." if len(missing) > 4 else "")
     raise HarnessHeadsError(
-        f"{where}: {len(missing)} of {expected} items are missing (numbers {named}){_rank(missing, expected)}; "
+        f"{where}: {len(missing)} of {expected} items {verb} missing (numbers {named}){_rank(missing, expected)}; "
         "run again with the same journal"
     )
 

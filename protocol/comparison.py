@@ -10,7 +10,7 @@ import numpy as np
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.protocol import statistics as st
 from harness_heads.protocol.evidence import Evidence, TaskEvidence
-from harness_heads.protocol.formats import Cell, count_cell, interval_cell, p_cell, value_cell, word
+from harness_heads.protocol.formats import Cell, count_cell, counted, interval_cell, p_cell, value_cell, word
 from harness_heads.protocol.resampled import SEED
 from harness_heads.protocol.runs import RunInfo
 from harness_heads.protocol.scores import LABELS, ScoreTable, score_tables
@@ -108,7 +108,7 @@ def _paired(first: Evidence, second: Evidence) -> Table:
                 continue
             common = sorted(set(task_a.items) & set(task_b.items))
             if len(common) < max(task_a.n, task_b.n):
-                notes.append(f"{task_a.task}: {len(common)} items in common of {task_a.n} and {task_b.n}")
+                notes.append(f"{task_a.task}: {counted(len(common), 'item')} in common of {task_a.n} and {task_b.n}")
             if len(common) > 1:
                 rows += _task_rows(first.runs[task_a.run], task_a, second.runs[task_b.run], task_b, common)
     columns = (
@@ -135,9 +135,8 @@ def _nothing_in_common(first: Evidence, second: Evidence) -> str:
         return f"the two runs share no task (first: {a}; second: {b}); compare runs of one task"
     items = [len(set(by_name[0][name].items) & set(by_name[1][name].items)) for name in shared]
     if max(items) < 2:
-        return (
-            f"the two runs share {max(items)} items of {', '.join(shared)}; compare runs of the same items (data, seed)"
-        )
+        few = counted(max(items), "item")
+        return f"the two runs share {few} of {', '.join(shared)}; compare runs of the same items (data, seed)"
     return f"on {', '.join(shared)}, the two runs share no score under one condition; compare runs of one operation"
 
 

@@ -9,7 +9,7 @@ from harness_heads.protocol.analysis import Analysis, Test, matching
 from harness_heads.protocol.claims import breaking, shortfalls
 from harness_heads.protocol.figures import dots_figure
 from harness_heads.protocol.findings import Finding
-from harness_heads.protocol.formats import interval, joined, number, p_value
+from harness_heads.protocol.formats import counted, interval, joined, number, p_value
 from harness_heads.protocol.layout import Sentence
 from harness_heads.protocol.plan import TESTED
 from harness_heads.protocol.scores import LABELS
@@ -42,7 +42,7 @@ def status(a: Analysis) -> str:
             why = "the runs name a plan whose content is not at hand"
         return f"EXPLORATORY: {why}. Nothing below is a confirmed claim."
     assert plan is not None
-    return f"Planned: {len(plan.claims)} claims were fixed before the run, plan {plan.digest[:12]}."
+    return f"Planned: {counted(len(plan.claims), 'claim')} fixed before the run, plan {plan.digest[:12]}."
 
 
 def badges(a: Analysis) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def _sentence(a: Analysis, t: Test, found: Sequence[Finding], headline: bool) ->
     head = f"{e.name} on {e.task} ({e.condition}): {LABELS[e.score]} {number(e.mean)} {interval(e.low, e.high)}"
     if e.r == 0:
         return Sentence(f"{head}; without control sets this says nothing about the set.", "bad", headline)
-    against = f"{e.r} {e.family} controls, mean {number(e.control_mean)}, SD {number(e.control_sd)}"
+    against = f"{counted(e.r, f'{e.family} control')}, mean {number(e.control_mean)}, SD {number(e.control_sd)}"
     p = f"rank p = {p_value(t.p)}, Holm p = {p_value(t.holm)} over {t.m}"
     if math.isnan(t.p):
         return Sentence(f"{head}; not estimable ({e.reasons.get('mean', '')}).", "bad", headline)
@@ -116,7 +116,7 @@ def _sentence(a: Analysis, t: Test, found: Sequence[Finding], headline: bool) ->
             return Sentence(f"{head}: it {_VERBS[e.score]} ({against}; {p}).", "good", headline)
         return Sentence(f"{head}: above {against} ({p}), but {joined(lacking)}: nothing is shown.", "none", headline)
     if e.r > 0 and t.m / (e.r + 1) > alpha and t.p <= e.floor + 1e-12:
-        few = f"above every control, but {e.r} are too few for {t.m} tests"
+        few = f"above every control, but {e.r} are too few for {counted(t.m, 'test')}"
         return Sentence(f"{head}: {few} ({against}; {p}).", "none", headline)
     return Sentence(f"{head}: not shown to differ from {against} ({p}).", "none", headline)
 

@@ -14,6 +14,7 @@ from harness_heads.head_sets import model_id
 from harness_heads.protocol.analysis import Analysis
 from harness_heads.protocol.evidence import TaskEvidence
 from harness_heads.protocol.findings import Finding
+from harness_heads.protocol.formats import counted
 from harness_heads.protocol.pitfalls import _find
 from harness_heads.protocol.plan import Plan
 from harness_heads.protocol.runs import RunInfo
@@ -38,8 +39,8 @@ def fewer_items(a: Analysis) -> Iterator[Finding]:
         asked = min(plan.n, task.n_planned)
         if answered(task) < asked:
             text = (
-                f"{answered(task)} items were answered, the plan asks for {asked}: when to stop was not left open; "
-                "run it again without --limit, with the same --output_path"
+                f"{counted(answered(task), 'item')} answered, the plan asks for {asked}: when to stop was not left "
+                "open; run it again without --limit, with the same --output_path"
             )
             yield _find("fewer-items", t, text, True)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.protocol import statistics as st
 from harness_heads.protocol.evidence import load_evidence
+from harness_heads.protocol.formats import counted
 from harness_heads.protocol.malformed import json_object, readable
 from harness_heads.protocol.plan import TESTED, Claim, Plan
 
@@ -108,12 +109,13 @@ def plan_text(plan: Plan, expected: Expectation) -> str:
     answers = sum(INTERVENED[kind] for kind in by_task.values()) * (plan.n or 0) * answered * expected.conditions
     size = answers * BYTES_PER_ANSWER * 3 / 1e6
     lines = [
-        f"plan {plan.digest[:12]}: {len(plan.claims)} claims, m = {plan.m} tests at alpha = {plan.alpha:g}",
+        f"plan {plan.digest[:12]}: {counted(len(plan.claims), 'claim')}, m = {counted(plan.m, 'test')} "
+        f"at alpha = {plan.alpha:g}",
         f"controls: R = {r} per set and family ({', '.join(plan.families)}); least R for the floor "
         f"{st.minimum_controls(plan.alpha, plan.m)}, to survive one control above "
         f"{st.minimum_controls(plan.alpha, plan.m, 1)}",
-        f"cost: {prompts} prompts, {answered} sets each, {answers} answers under intervention "
-        f"(items x conditions x sets); samples of about {size:.0f} MB, "
+        f"cost: {counted(prompts, 'prompt')}, {counted(answered, 'set')} each, {counted(answers, 'answer')} under "
+        f"intervention (items x conditions x sets); samples of about {size:.0f} MB, "
         f"report in about {READER_BYTES / 1e6 + READER_SHARE * size:.0f} MB of memory",
     ]
     if expected.seconds is not None:

@@ -16,6 +16,7 @@ from harness_heads.discovery.design import (
     parse_setting,
 )
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.protocol.formats import counted
 
 if TYPE_CHECKING:
     from harness_heads.discovery.methods import Method
@@ -122,5 +123,5 @@ def run(args: argparse.Namespace) -> int:
     for finding in found:
         share = "" if finding.stability is None else f", halves share {finding.stability.own[0]:.1f}"
         place = folder / finding.name.replace("/", "-")
-        print(f"{finding.head_set.name}: {len(finding.head_set)} heads{share} -> {place}")
+        print(f"{finding.head_set.name}: {counted(len(finding.head_set), 'head')}{share} -> {place}")
     return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import Geometry
+from harness_heads.protocol.formats import counted
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -45,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
     file = args.file or Path(f"{name.replace('/', '__')}.json")
     head_set.save(file)
     shown = ", ".join(str(h) for h in head_set.heads[:5])
-    print(f"{head_set.name}: {len(head_set)} heads ({shown}{', ...' if len(head_set) > 5 else ''}) -> {file}")
+    print(
+        f"{head_set.name}: {counted(len(head_set), 'head')} ({shown}{', ...' if len(head_set) > 5 else ''}) -> {file}"
+    )
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tabulate import tabulate
 
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.protocol.formats import counted
 
 if TYPE_CHECKING:
     from harness_heads.discovery.output import Stored
@@ -205,7 +206,7 @@ def _save_parts(sets: Sequence[HeadSet], folder: Path) -> None:
             if part is not None:
                 file = folder / f"{part.name.replace('/', '__')}.json"
                 part.save(file)
-                print(f"{part.name}: {len(part)} heads -> {file}")
+                print(f"{part.name}: {counted(len(part), 'head')} -> {file}")
 
 
 def _draw(shares: Any, names: Sequence[str], file: Path) -> None:

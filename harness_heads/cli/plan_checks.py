@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness_heads import head_sets
 from harness_heads.errors import HarnessHeadsError, did_you_mean
+from harness_heads.protocol.formats import counted
 from harness_heads.protocol.pitfalls_plan import model_name
 from harness_heads.protocol.plan import Plan, load_plan
 from harness_heads.settings import CONTROL_FAMILIES, DEFAULT_MODEL, split_model_args
@@ -67,7 +68,8 @@ def _sets(plan: Plan) -> Iterator[str]:
                 yield str(error)
             continue
         if plan.k is not None and plan.k > len(heads):
-            yield f"set {name!r} holds {len(heads)} heads, k={plan.k} cannot be cut; give k={len(heads)} or less"
+            held = counted(len(heads), "head")
+            yield f"set {name!r} holds {held}, k={plan.k} cannot be cut; give k={len(heads)} or less"
         made_for = heads.model.id
         if model_name(made_for) != model_name(model) and not heads.provenance.get("transfer"):
             yield f"set {name!r} was made for {made_for}, the plan's model is {model}; give --pretrained {made_for}"
