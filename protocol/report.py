@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from harness_heads import __version__
 from harness_heads.errors import HarnessHeadsError
@@ -27,6 +28,7 @@ from harness_heads.protocol.sections import sections
 from harness_heads.protocol.tables import markdown_text, plain
 
 SCHEMA = 1
+_UNBROKEN = re.compile(r"\[-?\d[-\d., %]*\]|± \S+")
 NAMES = ("report.html", "report.md", "report.json")
 
 
@@ -190,8 +192,14 @@ def _environment() -> Environment:
     )
     environment.filters["md"] = markdown_text
     environment.filters["sort_key"] = lambda cell: repr(cell.values[0]) if cell.values else cell.text
+    environment.filters["held"] = _held
     environment.filters["svg"] = Markup  # our own markup; every text in it was escaped when it was drawn
     return environment
+
+
+def _held(text: str) -> Markup:
+    """Text of a cell that may break before an interval or a spread, never inside one."""
+    return Markup(_UNBROKEN.sub(r'<span class="held">\g<0></span>', str(escape(text))))
 
 
 def _assets(environment: Environment) -> dict[str, Markup]:
