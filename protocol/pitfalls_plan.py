@@ -18,7 +18,7 @@ from harness_heads.protocol.formats import counted
 from harness_heads.protocol.pitfalls import _find
 from harness_heads.protocol.plan import Plan
 from harness_heads.protocol.runs import RunInfo
-from harness_heads.settings import split_model_args
+from harness_heads.settings import ACTS_UNDER, split_model_args
 
 FREE = ("head_set", "top_k", "controls", "control_family", "plan", "verify", "condition_batch", "journal")
 """Settings that a rule of their own holds to the plan (sets, k, R), that a claim names, or that change no answer."""
@@ -116,7 +116,8 @@ def _differences(wanted: Mapping[str, Any], plan: Plan, run: RunInfo) -> Iterato
     if model is not None and model_name(model) != model_name(run.model["id"]):
         yield "pretrained", model, run.model["id"]
     for name, was in sorted(run.settings.items()):
-        if name in wanted and name not in FREE and was != wanted[name]:
+        acts = ACTS_UNDER.get(name, run.op) == run.op  # a masking run reads no beta
+        if name in wanted and name not in FREE and acts and was != wanted[name]:
             yield name, _shown(wanted[name]), _shown(was)
 
 

@@ -98,8 +98,14 @@ def run_info_from_dict(value: Mapping[str, Any], source: str) -> RunInfo:
     check_fields(value, _SHAPES, f"{source}: the run block")
     if value.get("schema", SCHEMA) != SCHEMA:
         raise HarnessHeadsError(f"{source}: run schema {value['schema']!r} is unknown, this version reads {SCHEMA}")
-    with readable(f"{source}: the run block"):
-        return _run_info(value, source)
+    try:
+        with readable(f"{source}: the run block"):
+            return _run_info(value, source)
+    except HarnessHeadsError as error:
+        # what head sets and conditions find wrong with themselves does not know where they stood
+        if source in str(error):
+            raise
+        raise HarnessHeadsError(f"{source}: {error}") from error
 
 
 def _run_info(value: Mapping[str, Any], source: str) -> RunInfo:

@@ -116,7 +116,7 @@ def steps(plan: Plan, plan_path: Path, out: Path) -> Iterator[Step]:
         else:
             groups.setdefault((op, items_asked(plan, task)), []).append(task)
     for (op, limit), tasks in groups.items():
-        model_args = {**shared, "head_set": "+".join(plan.sets), "control_family": "+".join(plan.families)}
+        model_args = {**_acting(shared, op), "head_set": "+".join(plan.sets), "control_family": "+".join(plan.families)}
         if plan.r is not None:
             model_args["controls"] = plan.r
         if plan.k is not None:
@@ -149,7 +149,9 @@ def _fan(plan: Plan, shared: Mapping[str, Any], host: str, tasks: tuple[str, ...
         raise HarnessHeadsError(f"plan: settings.op={op!r} is no operation; write mask, steer or ablate")
     prefix = next(name for name, performed in PREFIXES.items() if performed == op)
     seed = int(plan.settings.get("control_seed", 0))
-    single = {name: value for name, value in shared.items() if name not in ("control_seed", "control_family")}
+    single = {
+        name: value for name, value in _acting(shared, op).items() if name not in ("control_seed", "control_family")
+    }
     for name in plan.sets:
         parent = head_sets.resolve(name)
         parent = parent if plan.k is None else parent.top(plan.k)
@@ -162,6 +164,11 @@ def _fan(plan: Plan, shared: Mapping[str, Any], host: str, tasks: tuple[str, ...
             named = str(out / folder / HEAD_SET) if len(heads) else settings.UNTOUCHED
             model_args = {**single, "head_set": named, "controls": 0}
             yield Step(folder, f"{prefix}_{host}", model_args, tasks, items_asked(plan), heads, name)
+
+
+def _acting(model_args: Mapping[str, Any], op: str) -> dict[str, Any]:
+    """Those that an operation reads: a plan of masking and steering fixes keep_self for the one, beta for the other."""
+    return {name: value for name, value in model_args.items() if settings.ACTS_UNDER.get(name, op) == op}
 
 
 def items_asked(plan: Plan, task: str = "") -> int | None:

@@ -39,7 +39,7 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> st
     ("words", "parts"),
     [
         ((), ("makes no claim", "--claim KIND:SET:TASK")),
-        (("--claim", "necessity:tiny-digits/dg-ref-qsq:ncs_digits"), ("dg-ref-qsq", "did you mean", "known:")),
+        (("--claim", "necessity:tiny-digits/dg-ref-qsq:ncs_digits"), ("dg-ref-qsq", "did you mean")),
         (("--claim", f"necessity:{SET}:ncs_digit"), ("'ncs_digit'", "did you mean 'ncs_digits'")),
         (("--claim", f"necessity:{SET}:cers_digits"), ("cers_digits", "asks to steer", "such as ncs_digits")),
         (("--claim", f"steerability:{SET}:ncs_digits"), ("ncs_digits", "asks to mask", "such as cers_digits")),

@@ -202,6 +202,12 @@ TWINS: list[tuple[str, Build, Build]] = [
     ("other-settings", _under(settings={**AS_PLANNED, "keep_self": True}), _under()),
     ("other-settings", _under(settings={**AS_PLANNED, "control_seed": 7}), _under()),
     ("other-settings", _under(replace(PLANNED, settings={**PLANNED.settings, "pretrained": "other/model"})), _under()),
+    # beta is for steering: a masking run under the same plan has none
+    (
+        "other-settings",
+        _under(settings={**AS_PLANNED, "phase": "prefill"}),
+        _under(replace(PLANNED, settings={**PLANNED.settings, "beta": 3}), settings={**AS_PLANNED, "beta": []}),
+    ),
     ("other-k", _under(replace(PLANNED, k=4)), _under()),
     (
         "other-k",

@@ -184,3 +184,12 @@ def test_a_fan_of_fewer_items_than_planned_is_seen(tmp_path: Path) -> None:
     results = next(folders[1].rglob("*.jsonl")).with_name("20261201_results.json")
     results.write_text(json.dumps({"n-samples": {"mmstar": {"original": 1500, "effective": 4}}}), encoding="utf-8")
     assert "fewer-items" in {f.rule for f in findings(analyse(load_evidence([tmp_path]), 40))}
+
+
+def test_settings_go_to_the_operation_that_reads_them(tmp_path: Path) -> None:
+    named = {**PLAN.settings, "beta": 3, "keep_self": True, "rows": "question"}
+    plan = replace(PLAN, tasks=("ncs_digits", "cers_digits"), settings=named)
+    made = {s.folder: s.model_args for s in steps(plan, tmp_path / "plan.json", tmp_path)}
+    assert {name: "beta" in args for name, args in made.items()} == {"mask": False, "steer": True}
+    assert {name: "keep_self" in args for name, args in made.items()} == {"mask": True, "steer": False}
+    assert all(args["rows"] == "question" for args in made.values())
