@@ -19,9 +19,10 @@ from harness_heads.protocol.effects import (
     families_of,
     headroom,
 )
-from harness_heads.protocol.evidence import Evidence, RunInfo, TaskEvidence
-from harness_heads.protocol.plan import Claim
+from harness_heads.protocol.evidence import Evidence, TaskEvidence
+from harness_heads.protocol.plan import TESTED, Claim
 from harness_heads.protocol.resampled import RESAMPLES, Bootstrap, Resampled
+from harness_heads.protocol.runs import RunInfo
 from harness_heads.protocol.scores import ScoreTable, score_tables
 
 ALPHA = 0.05
@@ -48,6 +49,7 @@ class Test:
         over_headroom: mean / (P matched - P mismatched), for NCS.
         mass_before, mass_after, control_mass_before, control_mass_after: dose on the task's main condition.
         outside_zero: share of control sets whose own item interval excludes 0.
+        specs: what the run was told to find the set by: a name, a file or a discovery folder.
     """
 
     run: int
@@ -69,6 +71,11 @@ class Test:
     control_mass_before: float
     control_mass_after: float
     outside_zero: float
+    specs: tuple[str, ...] = ()
+
+    def called(self, name: str) -> bool:
+        """Whether a plan's or a claim's name of a set means this test's."""
+        return any(_same_name(own, name) for own in (self.effect.name, *self.specs))
 
     @property
     def id(self) -> str:
@@ -162,7 +169,7 @@ def matching(claim: Claim, tests: Sequence[Test]) -> tuple[Test, ...]:
         t
         for t in tests
         if t.effect.task == claim.task
-        and _same_name(t.effect.name, claim.set)
+        and t.called(claim.set)
         and t.effect.family == claim.family
         and t.effect.score in scores
         and (claim.condition is None or t.effect.condition == claim.condition)
@@ -219,7 +226,15 @@ def _test(task: TaskAnalysis, effect: Effect, evidence: Evidence, bootstrap: Boo
         control_mass_before=control_before,
         control_mass_after=control_after,
         outside_zero=_outside_zero(null, codes),
+        specs=_specs(task.run, effect.key),
     )
+
+
+def _specs(run: RunInfo, key: str) -> tuple[str, ...]:
+    """The entries of the run's ``head_set`` that a set came from: each is pinned by the digest of its whole set."""
+    entry = next(e for e in run.tested if e.key == key)
+    pinned = [str(spec).rpartition("@") for spec in run.settings.get("head_set") or ()]
+    return tuple(spec for spec, _, digest in pinned if spec and (entry.parent or key).startswith(digest))
 
 
 def _planned_p(effect: Effect, evidence: Evidence) -> tuple[float, int]:
@@ -259,7 +274,7 @@ def _adjust(tests: Sequence[Test], evidence: Evidence, alpha: float) -> list[Tes
     claimed = set()
     if plan is not None:
         for claim in plan.claims:
-            if claim.kind in ("necessity", "steerability"):
+            if claim.kind in TESTED:
                 claimed |= {t.id for t in matching(claim, tests) if evidence.runs[t.run].plan_digest == plan.digest}
     out: dict[str, Test] = {}
     for family in sorted({t.effect.family for t in tests}):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from harness_heads.protocol.analysis import Analysis
 from harness_heads.protocol.findings import Finding
-from harness_heads.protocol.formats import joined, number, percent
+from harness_heads.protocol.formats import counted, joined, number, percent
 from harness_heads.protocol.pitfalls_data import discovery_images, discovery_split
 from harness_heads.protocol.statistics import minimum_controls
 
@@ -126,7 +126,9 @@ def _size(a: Analysis, _: Sequence[Finding]) -> _Answer:
         for entry in run.tested:
             k = len(entry.heads)
             layers = sum(n > 0 for n in entry.heads.per_layer)
-            lines.append(f"{entry.heads.name}: k = {k} ({percent(k / run.geometry.total)} of M) in {layers} layers")
+            lines.append(
+                f"{entry.heads.name}: k = {k} ({percent(k / run.geometry.total)} of M) in {counted(layers, 'layer')}"
+            )
     return (REPORTED, "; ".join(dict.fromkeys(lines)), "sets") if lines else (MISSING, "no tested set", "")
 
 
@@ -139,7 +141,7 @@ def _ceiling(a: Analysis, _: Sequence[Finding]) -> _Answer:
             own.append(f"{name}: halves share {stability['overlap_of_halves']} (chance {stability.get('chance')})")
     pairs = sum(len(folder.get("overlaps", [])) for folder in a.evidence.discovery)
     if pairs:
-        return REPORTED, "; ".join([f"{pairs} pairs of settings over half splits", *own]), "overlap"
+        return REPORTED, "; ".join([f"{counted(pairs, 'pair')} of settings over half splits", *own]), "overlap"
     if own and len(own) == len(every) and len(every) > 1:
         return REPORTED, "; ".join(own) + "; alternatives in the overlap table", "overlap"
     if every and all(p.get("kind") == "published" for _, p in every):

@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from harness_heads.errors import HarnessHeadsError
-from harness_heads.protocol.evidence import NO_CONDITION, RunInfo, TaskEvidence, canonical
+from harness_heads.protocol.evidence import NO_CONDITION, TaskEvidence
+from harness_heads.protocol.runs import RunInfo, canonical
 
 KNOWN_VERSIONS = {"mcq_matched_mismatched": 1, "grid_2x2": 1}
 """Recipe versions whose arms and fields this code reads; other recipes are read by their arms alone."""
@@ -55,9 +56,10 @@ def complete(task: TaskEvidence, asked: int | None, torn: bool, where: str, note
     if prefix and asked is None:
         notes.append(f"task {task.task}: {task.n} of {planned} planned items were asked for")
         return
+    verb = "is" if len(missing) == 1 else "are"
     named = ", ".join(str(i) for i in missing[:4]) + (", ..." if len(missing) > 4 else "")
     raise HarnessHeadsError(
-        f"{where}: {len(missing)} of {expected} items are missing (numbers {named}){_rank(missing, expected)}; "
+        f"{where}: {len(missing)} of {expected} items {verb} missing (numbers {named}){_rank(missing, expected)}; "
         "run again with the same journal"
     )
 

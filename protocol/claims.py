@@ -76,7 +76,7 @@ def _judge(claim: Claim, a: Analysis, findings: Sequence[Finding]) -> Verdict:
     plan = a.evidence.plan
     if plan is None or a.evidence.runs[test.run].plan_digest != plan.digest:
         return Verdict(claim, False, "", ("the runs of this test were not started with this plan",), math.nan)
-    broken = [f"{f.rule}: {f.text}" for f in findings if f.breaks and test.id in f.tests]
+    broken = [f"{f.rule}: {f.text}" for f in breaking(findings, test)]
     if claim.kind == "null":
         return _null(claim, test, a.task_of(test), broken)
     if claim.kind == "silent":
@@ -92,15 +92,31 @@ def _above(claim: Claim, test: Test, reasons: list[str]) -> Verdict:
         f"{e.mean:.3f}, controls {e.control_mean:.3f}, SD {e.control_sd:.3f}, Holm p = {test.holm:.3g} "
         f"over m = {test.m}, R = {test.draws}"
     )
-    if not test.holm <= claim.alpha:
-        reasons.append(f"Holm p = {test.holm:.3g} is above {claim.alpha:g}")
-    if not e.low > 0:
-        reasons.append(f"the item interval [{e.low:.3f}, {e.high:.3f}] does not lie above 0")
-    if claim.margin is not None and not test.resampled.crossed_low >= claim.margin:
-        reasons.append(
-            f"the lower end over items and draws is {test.resampled.crossed_low:.3f}, below the margin {claim.margin:g}"
-        )
+    reasons += shortfalls(test, claim.alpha, claim.margin)
     return Verdict(claim, not reasons, shown, tuple(reasons), test.holm)
+
+
+def shortfalls(test: Test, alpha: float, margin: float | None = None) -> list[str]:
+    """What a test lacks to lie above its controls, one line each; none where it does.
+
+    The report's opening says of a set what a claim about it would be granted, by these same criteria.
+    """
+    e = test.effect
+    out = []
+    if not test.holm <= alpha:
+        out.append(f"Holm p = {test.holm:.3g} is above {alpha:g}")
+    if not e.low > 0:
+        out.append(f"the item interval [{e.low:.3f}, {e.high:.3f}] does not lie above 0")
+    if margin is not None and not test.resampled.crossed_low >= margin:
+        out.append(
+            f"the lower end over items and draws is {test.resampled.crossed_low:.3f}, below the margin {margin:g}"
+        )
+    return out
+
+
+def breaking(findings: Sequence[Finding], test: Test) -> tuple[Finding, ...]:
+    """The findings that no claim about a test survives."""
+    return tuple(f for f in findings if f.breaks and test.id in f.tests)
 
 
 def _silent(claim: Claim, test: Test, task: TaskAnalysis, reasons: list[str]) -> Verdict:

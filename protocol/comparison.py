@@ -9,9 +9,10 @@ import numpy as np
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.protocol import statistics as st
-from harness_heads.protocol.evidence import Evidence, RunInfo, TaskEvidence
-from harness_heads.protocol.formats import Cell, count_cell, interval_cell, p_cell, value_cell, word
+from harness_heads.protocol.evidence import Evidence, TaskEvidence
+from harness_heads.protocol.formats import Cell, count_cell, counted, interval_cell, p_cell, value_cell, word
 from harness_heads.protocol.resampled import SEED
+from harness_heads.protocol.runs import RunInfo
 from harness_heads.protocol.scores import LABELS, ScoreTable, score_tables
 from harness_heads.protocol.sections.sets import ceilings
 from harness_heads.protocol.tables import Table
@@ -23,7 +24,7 @@ def compare(first: Evidence, second: Evidence) -> tuple[Table, ...]:
     """Tables of differing settings, overlaps and paired tests.
 
     Raises:
-        HarnessHeadsError: no wrapped run in one of them.
+        HarnessHeadsError: no wrapped run in one of them, or no items and scores in common.
     """
     for name, evidence in (("first", first), ("second", second)):
         if not evidence.runs:
@@ -107,7 +108,7 @@ def _paired(first: Evidence, second: Evidence) -> Table:
                 continue
             common = sorted(set(task_a.items) & set(task_b.items))
             if len(common) < max(task_a.n, task_b.n):
-                notes.append(f"{task_a.task}: {len(common)} items in common of {task_a.n} and {task_b.n}")
+                notes.append(f"{task_a.task}: {counted(len(common), 'item')} in common of {task_a.n} and {task_b.n}")
             if len(common) > 1:
                 rows += _task_rows(first.runs[task_a.run], task_a, second.runs[task_b.run], task_b, common)
     columns = (
@@ -119,8 +120,24 @@ def _paired(first: Evidence, second: Evidence) -> Table:
         "Wilcoxon p",
         "Sign-flip p",
     )
+    if not rows:
+        raise HarnessHeadsError(f"compare: {_nothing_in_common(first, second)}")
     note = "; ".join([*notes, f"Scope: {st.SCOPE}. Two-sided, uncorrected"]) + "."
     return Table("paired", "Paired tests on common items", columns, tuple(rows), note)
+
+
+def _nothing_in_common(first: Evidence, second: Evidence) -> str:
+    """Why no paired test can be made, and what would mend it."""
+    by_name = [{t.task: t for t in e.tasks if t.run >= 0} for e in (first, second)]
+    shared = sorted(by_name[0].keys() & by_name[1].keys())
+    if not shared:
+        a, b = (", ".join(sorted(tasks)) or "none" for tasks in by_name)
+        return f"the two runs share no task (first: {a}; second: {b}); compare runs of one task"
+    items = [len(set(by_name[0][name].items) & set(by_name[1][name].items)) for name in shared]
+    if max(items) < 2:
+        few = counted(max(items), "item")
+        return f"the two runs share {few} of {', '.join(shared)}; compare runs of the same items (data, seed)"
+    return f"on {', '.join(shared)}, the two runs share no score under one condition; compare runs of one operation"
 
 
 def _task_rows(

@@ -12,7 +12,8 @@ from scipy import stats
 from harness_heads.heads import SetEntry
 from harness_heads.protocol import statistics as st
 from harness_heads.protocol.arrays import Floats
-from harness_heads.protocol.evidence import RunInfo, TaskEvidence
+from harness_heads.protocol.evidence import TaskEvidence
+from harness_heads.protocol.runs import RunInfo
 from harness_heads.protocol.scores import ScoreTable, arm_probabilities, probabilities, score_tables
 
 NO_FAMILY = ""

@@ -6,7 +6,6 @@ It holds log-probabilities and doses per item, never a summary: whatever the rep
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,103 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from harness_heads.conditions import Condition, condition_from_dict
 from harness_heads.errors import HarnessHeadsError
-from harness_heads.heads import Geometry, HeadSet, ModelRef, SetEntry, SetTable, head_set_from_dict, set_table_from_list
 from harness_heads.protocol.arrays import Floats, Ints, pack, unpack
+from harness_heads.protocol.malformed import readable
 from harness_heads.protocol.plan import Plan, plan_from_dict
+from harness_heads.protocol.runs import RunInfo, canonical, run_info_from_dict
 
 SCHEMA = 1
 NO_CONDITION = "none"
-
-
-@dataclass(frozen=True)
-class RunInfo:
-    """What a run says about itself: settings, model, both tables, versions.
-
-    Attributes:
-        value: the run's own JSON, as the first response of each rank carries it.
-        sets: the head sets; identity digests were checked.
-        sources: discovered sets with scores and provenance, by key.
-        conditions: everything that was done.
-        expected: items that each task was to answer, where run.json says so.
-    """
-
-    value: Mapping[str, Any]
-    sets: SetTable
-    sources: Mapping[str, HeadSet]
-    conditions: tuple[Condition, ...]
-    expected: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def model(self) -> Mapping[str, Any]:
-        """Model id, revision, dtype, attention, host, family, quantisation, geometry."""
-        model: Mapping[str, Any] = self.value["model"]
-        return model
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """Model arguments with defaults filled in."""
-        settings: Mapping[str, Any] = self.value.get("settings") or {}
-        return settings
-
-    @property
-    def op(self) -> str:
-        """mask, steer or ablate."""
-        return str(self.value.get("op", ""))
-
-    @property
-    def geometry(self) -> Geometry:
-        """Heads per layer."""
-        return self.sets.baseline.heads.geometry
-
-    @property
-    def plan_digest(self) -> str | None:
-        """Digest of the plan that the run was started with."""
-        return self.value.get("plan")
-
-    @property
-    def tested(self) -> tuple[SetEntry, ...]:
-        """Sets that are put to the test: discovered ones and their subsets."""
-        return self.sets.role("discovered") + self.sets.role("subset")
-
-    @property
-    def digest(self) -> str:
-        """Digest of what makes two ranks the same run (12 hex digits); the self-check's floats may differ by rank."""
-        same = {k: self.value.get(k) for k in ("settings", "model", "sets", "conditions", "op", "plan", "seed")}
-        return hashlib.sha256(canonical(same).encode()).hexdigest()[:12]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON value."""
-        return {**self.value, "expected_items": dict(self.expected)}
-
-
-def run_info_from_dict(value: Mapping[str, Any], source: str) -> RunInfo:
-    """Read a run's JSON; ``source`` names the file in errors."""
-    for required in ("model", "sets", "conditions"):
-        if required not in value:
-            raise HarnessHeadsError(f"{source}: the run block has no {required!r}; it was written by another version")
-    if value.get("schema", SCHEMA) != SCHEMA:
-        raise HarnessHeadsError(f"{source}: run schema {value['schema']!r} is unknown, this version reads {SCHEMA}")
-    model = value["model"]
-    shape = model["geometry"]
-    kv = shape.get("kv_heads")  # empty where the model side does not know them
-    geometry = Geometry(tuple(shape["heads"]), tuple(kv) if kv else None)
-    ref = ModelRef(model["id"], model.get("revision"))
-    sets = set_table_from_list(value["sets"], ref, geometry)
-    for row, entry in zip(value["sets"], sets, strict=True):
-        if row.get("key", entry.key) != entry.key:
-            raise HarnessHeadsError(f"{source}: set {row['name']!r} is keyed {row['key']}, its heads give {entry.key}")
-    sources = {k: head_set_from_dict(v, f"{source}: source of {k}") for k, v in (value.get("sources") or {}).items()}
-    for key, found in sources.items():
-        if found.key != key:
-            raise HarnessHeadsError(f"{source}: source {found.name!r} does not hold the heads of set {key}")
-    conditions = tuple(condition_from_dict(c) for c in value["conditions"])
-    expected = {str(k): int(v) for k, v in (value.get("expected_items") or {}).items()}
-    kept = {k: v for k, v in value.items() if k not in ("expected_items", "tasks")}
-    if isinstance(kept.get("plan"), Mapping):
-        kept["plan"] = plan_from_dict(kept["plan"], source).digest
-    return RunInfo(kept, sets, sources, conditions, expected)
 
 
 @dataclass(frozen=True)
@@ -236,15 +146,17 @@ class Evidence:
 
 def evidence_from_dict(value: Mapping[str, Any]) -> Evidence:
     """Read what :meth:`Evidence.to_dict` wrote."""
-    if value.get("schema") != SCHEMA:
-        raise HarnessHeadsError(f"evidence: schema {value.get('schema')!r} is unknown, this version reads {SCHEMA}")
-    return Evidence(
-        tuple(run_info_from_dict(run, "evidence") for run in value["runs"]),
-        tuple(_task_from_dict(task) for task in value["tasks"]),
-        None if value["plan"] is None else plan_from_dict(value["plan"], "evidence"),
-        tuple(value["notes"]),
-        tuple(value["discovery"]),
-    )
+    if not isinstance(value, Mapping) or value.get("schema") != SCHEMA:
+        held = value.get("schema") if isinstance(value, Mapping) else value
+        raise HarnessHeadsError(f"evidence: schema {held!r} is unknown, this version reads {SCHEMA}")
+    with readable("evidence"):
+        return Evidence(
+            tuple(run_info_from_dict(run, "evidence") for run in value["runs"]),
+            tuple(_task_from_dict(task) for task in value["tasks"]),
+            None if value["plan"] is None else plan_from_dict(value["plan"], "evidence"),
+            tuple(value["notes"]),
+            tuple(value["discovery"]),
+        )
 
 
 def load_evidence(paths: Sequence[Path], plan: Path | None = None) -> Evidence:
@@ -260,11 +172,6 @@ def load_evidence(paths: Sequence[Path], plan: Path | None = None) -> Evidence:
     from harness_heads.protocol.loading import read_all  # loading builds these values, so it imports this module
 
     return read_all(paths, plan)
-
-
-def canonical(value: Any) -> str:
-    """JSON text with sorted keys: equal values, equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def _task_to_dict(task: TaskEvidence) -> dict[str, Any]:

@@ -18,8 +18,10 @@ import numpy as np
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import HeadSet, SetEntry, SetTable, empty_set, load_head_set
-from harness_heads.protocol.evidence import Block, RunInfo, TaskEvidence
+from harness_heads.protocol.evidence import Block, TaskEvidence
+from harness_heads.protocol.malformed import check_fields, json_object, readable
 from harness_heads.protocol.plan import Plan, plan_from_dict
+from harness_heads.protocol.runs import RunInfo
 
 RECIPE, ARM, CONDITION = "fan", "answers", "fan"
 HEAD_SET, FAN = "head_set.json", "fan.json"
@@ -40,13 +42,14 @@ class Member:
     folder: Path
 
 
-def write_fan_file(folder: Path, labels: Sequence[str], tasks: Sequence[str], plan: Plan) -> None:
+def write_fan_file(folder: Path, labels: Sequence[str], tasks: Sequence[str], plan: Plan, spec: str = "") -> None:
     """Declare a fan before its first run.
 
     Args:
         folder: the parent of its run folders.  labels: their names.  tasks: what each is to answer.
+        spec: what the plan calls the set.
     """
-    value = {"schema": SCHEMA, "labels": list(labels), "tasks": list(tasks), "plan": plan.to_dict()}
+    value = {"schema": SCHEMA, "labels": list(labels), "tasks": list(tasks), "plan": plan.to_dict(), "set": spec}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / FAN).write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -62,13 +65,11 @@ def _declared(folder: Path) -> tuple[Mapping[str, Any], Plan] | None:
     path = folder / FAN
     if not path.is_file():
         return None
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        if value["schema"] != SCHEMA:
-            raise HarnessHeadsError(f"{FAN}: schema {value['schema']!r} is unknown, this version reads {SCHEMA}")
-        return value, plan_from_dict(value["plan"], FAN)
-    except (json.JSONDecodeError, UnicodeDecodeError, TypeError, KeyError) as error:
-        raise HarnessHeadsError(f"{path} cannot be read: {error!r}") from error
+    value = json_object(path)
+    if value.get("schema") != SCHEMA:
+        raise HarnessHeadsError(f"{path}: schema {value.get('schema')!r} is unknown, this version reads {SCHEMA}")
+    check_fields(value, {"labels": (list,), "tasks": (list,)}, str(path))
+    return value, plan_from_dict(value.get("plan"), str(path))
 
 
 def is_member(path: Path) -> bool:
@@ -109,11 +110,13 @@ def read_fan(folders: Sequence[Path]) -> list[tuple[RunInfo, TaskEvidence]]:
         lost = sorted(set() if declared is None else set(declared[0]["tasks"]) - set(_files(parent.folder)))
         if lost:
             raise HarnessHeadsError(f"fan of {parent.heads.name!r}: no run answered task {lost[0]}, which it declares")
-        out += _tasks(parent, members, None if declared is None else declared[1].digest)
+        out += _tasks(parent, members, declared)
     return out
 
 
-def _tasks(parent: Member, members: Sequence[Member], plan: str | None) -> list[tuple[RunInfo, TaskEvidence]]:
+def _tasks(
+    parent: Member, members: Sequence[Member], declared: tuple[Mapping[str, Any], Plan] | None
+) -> list[tuple[RunInfo, TaskEvidence]]:
     entries = [SetEntry("empty", empty_set(parent.heads.model, parent.heads.geometry))]
     keyed: list[tuple[str, Member]] = []
     for member in sorted(members, key=lambda m: (m.label != "set", *_family(m.label))):
@@ -128,7 +131,8 @@ def _tasks(parent: Member, members: Sequence[Member], plan: str | None) -> list[
         entries.append(entry)
         keyed.append((entry.key, member))
     table = SetTable(tuple(entries))
-    run = RunInfo(_run_value(parent.heads, table, plan), table, {parent.heads.key: parent.heads}, ())
+    plan, spec = (None, "") if declared is None else (declared[1].digest, str(declared[0].get("set") or ""))
+    run = RunInfo(_run_value(parent.heads, table, plan, spec), table, {parent.heads.key: parent.heads}, ())
     names = [set(_files(m.folder)) for _, m in keyed]
     if any(n != names[0] for n in names):
         raise HarnessHeadsError(f"fan of {parent.heads.name!r}: not every set was run on the same tasks")
@@ -147,13 +151,14 @@ def _task(task: str, keyed: Sequence[tuple[str, Member]]) -> TaskEvidence:
     blank = np.full(values.shape, np.nan)
     block = Block(tuple(key for key, _ in scores), logs, blank, blank.copy())
     n = len(items)
+    planned = _original(_files(keyed[0][1].folder)[task], task, n)
     return TaskEvidence(
         run=-1,
         task=task,
         recipe=RECIPE,
         recipe_version=1,
         seed=0,
-        n_planned=n,
+        n_planned=planned,
         letters=("score",),
         items=tuple(items),
         index=tuple(range(n)),
@@ -168,6 +173,14 @@ def _task(task: str, keyed: Sequence[tuple[str, Member]]) -> TaskEvidence:
     )
 
 
+def _original(file: Path, task: str, n: int) -> int:
+    """How many items a stock task has, from lmms-eval's results beside the samples; ``n`` where they do not say."""
+    results = file.with_name(_SAMPLES.sub("_results.json", file.name).removeprefix("_"))
+    counts = json_object(results).get("n-samples") if results.is_file() else None
+    with readable(f"{results}: the number of samples of {task}"):
+        return int(counts[task]["original"]) if counts and task in counts else n
+
+
 def _scores(file: Path, task: str, label: str) -> dict[str, float]:
     """Score of every item; items are named by their number and target, which all runs of a fan share."""
     out: dict[str, float] = {}
@@ -175,16 +188,14 @@ def _scores(file: Path, task: str, label: str) -> dict[str, float]:
         for number, line in enumerate(stream, 1):
             if not line.strip():
                 continue
-            try:
+            with readable(f"fan, task {task}, {label}: line {number}"):
                 value = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise HarnessHeadsError(f"fan, task {task}, {label}: line {number} is not JSON: {error}") from error
-            score = _score(value)
+                score, doc = _score(value), int(value["doc_id"])
             if score is None or not 0 <= score <= 1:
                 raise HarnessHeadsError(
                     f"fan, task {task}, {label}: line {number} has no score in [0, 1]; only such tasks can be compared"
                 )
-            out[f"{int(value['doc_id']):06d}"] = score
+            out[f"{doc:06d}"] = score
     return out
 
 
@@ -217,12 +228,12 @@ def _family(label: str) -> tuple[str, int]:
     return (family, int(draw)) if draw.isdigit() else (label, 0)
 
 
-def _run_value(heads: HeadSet, table: SetTable, plan: str | None) -> dict[str, Any]:
+def _run_value(heads: HeadSet, table: SetTable, plan: str | None, spec: str) -> dict[str, Any]:
     geometry = {"heads": list(heads.geometry.heads), "kv_heads": list(heads.geometry.kv_heads or ())}
     return {
         "schema": 1,
         "fan": True,
-        "settings": {"head_set": [heads.name]},
+        "settings": {"head_set": [f"{spec or heads.name}@{heads.identity[:12]}"]},
         "model": {"id": heads.model.id, "revision": heads.model.revision, "geometry": geometry},
         "sets": table.to_list(),
         "sources": {heads.key: heads.to_dict()},

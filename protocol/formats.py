@@ -92,6 +92,11 @@ def percent(value: float, digits: int = 1) -> str:
     return number(value, reason="") if math.isnan(value) else f"{100 * value:.{digits}f} %"
 
 
+def counted(n: int, noun: str) -> str:
+    """``1 layer``, ``3 layers``; the noun in the singular."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def joined(parts: Sequence[str], last: str = "and") -> str:
     """``a, b and c``."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} {last} {parts[-1]}" if parts else ""

@@ -32,7 +32,7 @@ class Sentence:
     """One line of the opening: what a set showed on a task.
 
     Attributes:
-        mood: ``good`` (above its controls after adjustment), ``none`` (not shown to be), ``bad`` (cannot be judged).
+        mood: ``good`` (a claim would be carried), ``none`` (not shown), ``bad`` (cannot be judged).
         headline: printed at the top; the others are folded away.
     """
 

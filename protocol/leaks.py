@@ -19,7 +19,8 @@ import numpy as np
 
 from harness_heads.protocol.arrays import Floats, Ints
 from harness_heads.protocol.effects import ArmLevel
-from harness_heads.protocol.evidence import NO_CONDITION, Block, RunInfo, TaskEvidence
+from harness_heads.protocol.evidence import NO_CONDITION, Block, TaskEvidence
+from harness_heads.protocol.runs import RunInfo
 from harness_heads.protocol.scores import ScoreTable
 
 LIMIT = 0.5

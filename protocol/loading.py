@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from harness_heads.discovery.output import Stored, read
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import item_record_from_dict
 from harness_heads.protocol import checks
-from harness_heads.protocol.discoveries import Discovery, is_discovery, overlaps, read_discovery
-from harness_heads.protocol.evidence import Evidence, RunInfo, TaskEvidence, canonical, run_info_from_dict
-from harness_heads.protocol.fan import declared_plans, is_member, read_fan
+from harness_heads.protocol.discoveries import overlaps
+from harness_heads.protocol.evidence import Evidence, TaskEvidence
+from harness_heads.protocol.fan import declared_plans, read_fan
+from harness_heads.protocol.folders import PLAN_FILE, RUN_FILE, SAMPLES, look
 from harness_heads.protocol.leaks import audited
+from harness_heads.protocol.malformed import json_object, readable
 from harness_heads.protocol.plan import Plan, load_plan, plan_from_dict
-from harness_heads.protocol.records import TaskReader
-
-_SAMPLES = re.compile(r"^(?P<stamp>.*?)_?samples_(?P<task>.+)\.jsonl$")
-_RESULTS = "*results.json"
+from harness_heads.protocol.records import TaskReader, check_record
+from harness_heads.protocol.runs import RunInfo, canonical, run_info_from_dict
 
 
 @dataclass
@@ -39,46 +39,47 @@ def read_all(paths: Sequence[Path], plan: Path | None = None) -> Evidence:
     plans = [] if plan is None else [load_plan(plan)]
     tasks: list[tuple[RunInfo | None, TaskEvidence]] = []
     notes: list[str] = []
-    discovered: list[Discovery] = []
+    discoveries: dict[Path, Stored] = {}
     fan: list[Path] = []
     for path in dict.fromkeys(Path(p) for p in paths):
-        if is_discovery(path):
-            discovered.append(read_discovery(path))
-            continue
-        if is_member(path):
-            fan.append(path)
-            continue
-        found = _read_folder(path)
-        tasks += found.tasks
-        plans += found.plans
-        notes += found.notes
+        contents = look(path)
+        discoveries |= {folder.resolve(): read(folder) for folder in contents.discoveries}
+        fan += contents.fan
+        if (path / PLAN_FILE).is_file():
+            plans.append(load_plan(path / PLAN_FILE))
+        for folder, files in contents.runs.items():
+            found = _read_folder(folder, files)
+            tasks += found.tasks
+            plans += found.plans
+            notes += found.notes
     tasks += read_fan(fan)
     plans += declared_plans(fan)
-    if discovered and not tasks:
+    if discoveries and not tasks:
         raise HarnessHeadsError("discovery folders alone are no evidence; name a run folder too")
-    names = sorted(d.heads.name for d in discovered)
-    discovery = [{"sets": names, "overlaps": overlaps(discovered)}] if discovered else []
+    found_sets = list(discoveries.values())
+    names = sorted(d.head_set.name for d in found_sets)
+    discovery = [{"sets": names, "overlaps": overlaps(found_sets)}] if found_sets else []
     return _merge(tasks, plans, notes, discovery)
 
 
-def _read_folder(path: Path) -> _Found:
-    if path.is_file() and _SAMPLES.match(path.name):
-        files = [path]
-    elif path.is_dir():
-        files = sorted(p for p in path.rglob("*.jsonl") if _SAMPLES.match(p.name))
-    else:
-        raise HarnessHeadsError(f"{path}: no such run folder")
-    if not files:
-        if next(path.rglob(_RESULTS), None) is not None:
-            raise HarnessHeadsError(f"{path}: results without samples; run again with --log_samples")
-        raise HarnessHeadsError(f"{path}: no samples in this folder; is it a run folder of lmms_eval?")
+def _read_folder(path: Path, files: Sequence[Path]) -> _Found:
+    """One run folder; samples of lmms-eval's own tasks beside ours are named and left out."""
     found = _Found()
-    own = _run_file(path if path.is_dir() else path.parent)
+    own = json_object(path / RUN_FILE) if (path / RUN_FILE).is_file() else None
     if own is not None and isinstance(own.get("plan"), Mapping):
-        found.plans.append(plan_from_dict(own["plan"], f"{path}/run.json"))
-    if path.is_dir() and (path / "plan.json").is_file():
-        found.plans.append(load_plan(path / "plan.json"))
-    for file in _newest(files, found.notes):
+        found.plans.append(plan_from_dict(own["plan"], f"{path / RUN_FILE}"))
+    if (path / PLAN_FILE).is_file():
+        found.plans.append(load_plan(path / PLAN_FILE))
+    newest = _newest(files, found.notes)
+    ours = [file for file in newest if not _is_stock(file)]
+    for file in newest:
+        # alone, a folder without item records is a mistake; beside records of ours it is a part of the same run
+        if file not in ours and ours:
+            found.notes.append(
+                f"task {_task_name(file)} is lmms-eval's own: its score stands in lmms-eval's results; to compare it "
+                "under a set and its controls, name it in a plan and use `harness-heads run`"
+            )
+    for file in ours or newest:
         reader = TaskReader(_short(file))
         torn = _stream(file, reader, found.notes)
         if reader.first is None:
@@ -86,32 +87,52 @@ def _read_folder(path: Path) -> _Found:
         stock = all(not row.blocks for row in reader.rows.values())
         run = None if stock else _run_of(reader, own, file)
         task = reader.finish(-1)
-        checks.complete(task, _asked(task.task, file, own), torn, _short(file), found.notes)
+        checks.complete(task, _asked(task.task, file, own, path), torn, _short(file), found.notes)
         checks.known_version(task, _short(file))
         checks.one_baseline(task, run, _short(file))
         found.tasks.append((run, audited(task)))
     return found
 
 
-def _asked(task: str, file: Path, own: Mapping[str, Any] | None) -> int | None:
+def _is_stock(file: Path) -> bool:
+    """Whether the samples are those of a task that leaves no item records; judged by the first line."""
+    for _, line, _ in _lines(file):
+        try:
+            value = json.loads(line)
+        except ValueError:
+            return False
+        return isinstance(value, dict) and "record" not in value
+    return False
+
+
+def _asked(task: str, file: Path, own: Mapping[str, Any] | None, folder: Path) -> int | None:
     """How many items of a task the run was to answer: from run.json, else from lmms-eval's results beside the samples.
 
     The count is no score: it is compared with the records and never stands in for them.
     """
-    if own is not None and task in (own.get("expected_items") or {}):
-        return int(own["expected_items"][task])
-    match = _SAMPLES.match(file.name)
+    if own is not None and task in (expected := _expected(own, folder)):
+        return expected[task]
+    match = SAMPLES.match(file.name)
     results = file.with_name(f"{match['stamp']}_results.json") if match is not None else file
-    counts = _json_file(results).get("n-samples") if match is not None and results.is_file() else None
+    counts = json_object(results).get("n-samples") if match is not None and results.is_file() else None
     count = counts.get(task) if isinstance(counts, Mapping) else None
-    return int(count["effective"]) if isinstance(count, Mapping) and "effective" in count else None
+    if not isinstance(count, Mapping) or "effective" not in count:
+        return None
+    with readable(f"{results}: the number of samples of {task}"):
+        return int(count["effective"])
+
+
+def _expected(own: Mapping[str, Any], folder: Path) -> dict[str, int]:
+    """Items that each task of a run was to answer."""
+    with readable(f"{folder / RUN_FILE}: expected_items"):
+        return {str(k): int(v) for k, v in (own.get("expected_items") or {}).items()}
 
 
 def _newest(files: Sequence[Path], notes: list[str]) -> list[Path]:
     """One samples file a task and folder; where a task was run again, the later one."""
     latest: dict[tuple[Path, str], Path] = {}
     for file in files:
-        match = _SAMPLES.match(file.name)
+        match = SAMPLES.match(file.name)
         assert match is not None
         key = (file.parent, match["task"])
         if key in latest:
@@ -137,11 +158,10 @@ def _stream(file: Path, reader: TaskReader, notes: list[str]) -> bool:
             raise HarnessHeadsError(
                 f"{_short(file)}: line {number} holds no item record; were the tasks those of this package?"
             )
-        try:
-            read = item_record_from_dict(record)
-        except (TypeError, KeyError) as error:
-            raise HarnessHeadsError(f"{_short(file)}: line {number}: item record cannot be read ({error})") from error
-        reader.add(read)
+        where = f"{_short(file)}: line {number}, item {record.get('item')!r}"
+        check_record(record, where)
+        with readable(where):
+            reader.add(item_record_from_dict(record))
     return False
 
 
@@ -161,7 +181,7 @@ def _lines(file: Path) -> Iterator[tuple[int, bytes, bool]]:
 
 def _run_of(reader: TaskReader, own: Mapping[str, Any] | None, file: Path) -> RunInfo:
     """The run block of a task: from its own answers, else from run.json."""
-    runs = reader.runs or ([] if own is None else [run_info_from_dict(own, f"{file.parent}/run.json")])
+    runs = reader.runs or ([] if own is None else [run_info_from_dict(own, f"{file.parent}/{RUN_FILE}")])
     if not runs:
         raise HarnessHeadsError(f"{_short(file)}: no answer carries the run's settings, and there is no run.json")
     digests = sorted({checks.run_digest(run) for run in runs})
@@ -169,7 +189,7 @@ def _run_of(reader: TaskReader, own: Mapping[str, Any] | None, file: Path) -> Ru
         raise HarnessHeadsError(f"{_short(file)}: its ranks were started with different settings or head sets")
     run = runs[0]
     if own is not None:
-        run = replace(run, expected={str(k): int(v) for k, v in (own.get("expected_items") or {}).items()})
+        run = replace(run, expected=_expected(own, file.parent))
     return run
 
 
@@ -207,28 +227,18 @@ def _one_plan(runs: Sequence[RunInfo], plans: Sequence[Plan]) -> Plan | None:
         odd = sorted(set(by_digest) - set(named))
         if odd:
             raise HarnessHeadsError(
-                f"the runs carry plan {named[0][:12]}, the plan at hand is {odd[0][:12]}; it was edited after the run"
+                f"the runs were started with plan {named[0][:12]}, the plan at hand is {odd[0][:12]}: another one, or "
+                "edited since; give the plan that they were started with"
             )
         return by_digest.get(named[0])
     return next(iter(by_digest.values()), None)
 
 
-def _run_file(folder: Path) -> Mapping[str, Any] | None:
-    path = folder / "run.json"
-    return _json_file(path) if path.is_file() else None
-
-
-def _json_file(path: Path) -> Mapping[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise HarnessHeadsError(f"{path} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise HarnessHeadsError(f"{path} holds no JSON object")
-    return value
-
-
 def _short(file: Path) -> str:
     """File name without its date: the same evidence gives the same text wherever and whenever it was written."""
-    match = _SAMPLES.match(file.name)
-    return f"samples of {match['task']}" if match else file.name
+    return f"samples of {_task_name(file)}"
+
+
+def _task_name(file: Path) -> str:
+    match = SAMPLES.match(file.name)
+    return match["task"] if match else file.name

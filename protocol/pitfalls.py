@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from harness_heads.protocol import statistics as st
 from harness_heads.protocol.analysis import Analysis, Test, matching, possible_draws
 from harness_heads.protocol.findings import Finding
-from harness_heads.protocol.formats import number
+from harness_heads.protocol.formats import counted, number
 
 LARGE_DETECTABLE = 0.1
 """A test that would have missed an effect of a tenth in P(c) cannot speak for absence."""
@@ -136,7 +136,7 @@ def fewer_control_heads(a: Analysis) -> Iterator[Finding]:
         run = a.evidence.runs[t.run]
         sizes = {len(c.heads) for c in run.sets.controls(t.effect.key, t.effect.family)}
         if sizes and min(sizes) < t.effect.k:
-            text = f"control sets of {min(sizes)} heads for a set of {t.effect.k}; they must be as large"
+            text = f"control sets of {counted(min(sizes), 'head')} for a set of {t.effect.k}; they must be as large"
             yield _find("fewer-control-heads", t, text, True)
 
 

@@ -12,6 +12,7 @@ from harness_heads.protocol import statistics as st
 from harness_heads.protocol.analysis import Analysis, TaskAnalysis, Test, of_contrast
 from harness_heads.protocol.effects import control_keys
 from harness_heads.protocol.findings import Finding
+from harness_heads.protocol.formats import counted
 from harness_heads.protocol.pitfalls import _find, place
 
 LARGEST_SHARE = 0.09
@@ -24,7 +25,7 @@ def shared_images(a: Analysis) -> Iterator[Finding]:
         both = discovery_images(a, t) & evaluation_images(a.task_of(t))
         split = discovery_split(a, t)
         if both:
-            text = f"{len(both)} images were used for discovery and for evaluation; use disjoint images"
+            text = f"{counted(len(both), 'image')} used for discovery and for evaluation; use disjoint images"
             yield _find("shared-images", t, text, True)
         elif split is not None and split in ("evaluate", "evaluation"):
             text = f"the set was discovered on split {split!r}, which the evaluation uses"
@@ -41,8 +42,8 @@ def nested_items(a: Analysis) -> Iterator[Finding]:
         if split:
             ids = tuple(t.id for t in a.tests if a.task_of(t) is task)
             text = (
-                f"{len(split)} images appear in items of different clusters: nested items are treated as independent; "
-                "the task must name the image as the cluster"
+                f"{counted(len(split), 'image')} in items of different clusters: nested items are treated as "
+                "independent; the task must name the image as the cluster"
             )
             yield Finding("nested-items", task.evidence.task, text, True, ids)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -17,6 +18,8 @@ from harness_heads.errors import HarnessHeadsError, did_you_mean
 
 SCHEMA = 1
 KINDS = ("necessity", "steerability", "null", "silent", "difference")
+TESTED = ("necessity", "steerability")
+"""Kinds that a rank test decides: those that m counts."""
 TAILS = ("upper", "lower", "two-sided")
 STOPPING = ("fixed", "two-stage", "sequential")
 
@@ -58,7 +61,7 @@ class Claim:
         if not _is_level(self.alpha):
             out.append(f"{where}: alpha={self.alpha!r} must lie between 0 and 1")
         if self.margin is not None and not (_is_number(self.margin) and self.margin > 0):
-            out.append(f"{where}: margin={self.margin!r} must be a number above 0")
+            out.append(f"{where}: margin={self.margin!r} must be a finite number above 0")
         if self.kind in ("null", "silent") and self.margin is None:
             out.append(f"{where}: a {self.kind} claim needs a margin; without one, absence cannot be shown")
         if self.kind == "difference" and not self.versus:
@@ -127,7 +130,7 @@ class Plan:
             out.append(f"unknown stopping rule {self.stopping!r}{did_you_mean(str(self.stopping), STOPPING)}")
         for number, claim in enumerate(self.claims, 1):
             out += claim.problems(f"claim {number}")
-        tested = sum(claim.kind in ("necessity", "steerability") for claim in self.claims)
+        tested = sum(claim.kind in TESTED for claim in self.claims)
         if isinstance(self.m, int) and tested > self.m:
             out.append(f"m={self.m} tests are declared for {tested} necessity and steerability claims")
         return out
@@ -195,6 +198,8 @@ def load_plan(path: Path) -> Plan:
         raise HarnessHeadsError(f"plan file {path} does not exist") from error
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise HarnessHeadsError(f"plan file {path} is not JSON: {error}") from error
+    except OSError as error:
+        raise HarnessHeadsError(f"plan file {path} cannot be read: {error.strerror}") from error
     return plan_from_dict(value, str(path))
 
 
@@ -212,7 +217,7 @@ def _claim(value: Any, where: str) -> Claim:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_level(value: object) -> bool:

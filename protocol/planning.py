@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ from pathlib import Path
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.protocol import statistics as st
 from harness_heads.protocol.evidence import load_evidence
-from harness_heads.protocol.plan import Claim, Plan
+from harness_heads.protocol.formats import counted
+from harness_heads.protocol.malformed import json_object, readable
+from harness_heads.protocol.plan import TESTED, Claim, Plan
 
-TESTED = ("necessity", "steerability")
 REQUESTS = {"necessity": 4, "steerability": 3, "null": 4, "silent": 4, "difference": 4}
 """Prompts per item (arms) of the shipped recipes."""
 INTERVENED = {"necessity": 3, "steerability": 2, "null": 3, "silent": 3, "difference": 3}
@@ -32,12 +32,20 @@ class Expectation:
         conditions: betas x row scopes per arm.
         item_sd: SD of an item's score.  control_sd: SD between control sets.
         seconds: measured seconds per item, condition and set; ``None`` where nothing was measured.
+
+    Raises:
+        HarnessHeadsError: a guess that is no finite number above 0.
     """
 
     conditions: int = 1
     item_sd: float = 0.4
     control_sd: float = 0.01
     seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise HarnessHeadsError(f"{name.replace('_', '-')} = {value:g} must be a finite number above 0")
 
 
 def draft(
@@ -101,12 +109,13 @@ def plan_text(plan: Plan, expected: Expectation) -> str:
     answers = sum(INTERVENED[kind] for kind in by_task.values()) * (plan.n or 0) * answered * expected.conditions
     size = answers * BYTES_PER_ANSWER * 3 / 1e6
     lines = [
-        f"plan {plan.digest[:12]}: {len(plan.claims)} claims, m = {plan.m} tests at alpha = {plan.alpha:g}",
+        f"plan {plan.digest[:12]}: {counted(len(plan.claims), 'claim')}, m = {counted(plan.m, 'test')} "
+        f"at alpha = {plan.alpha:g}",
         f"controls: R = {r} per set and family ({', '.join(plan.families)}); least R for the floor "
         f"{st.minimum_controls(plan.alpha, plan.m)}, to survive one control above "
         f"{st.minimum_controls(plan.alpha, plan.m, 1)}",
-        f"cost: {prompts} prompts, {answered} sets each, {answers} answers under intervention "
-        f"(items x conditions x sets); samples of about {size:.0f} MB, "
+        f"cost: {counted(prompts, 'prompt')}, {counted(answered, 'set')} each, {counted(answers, 'answer')} under "
+        f"intervention (items x conditions x sets); samples of about {size:.0f} MB, "
         f"report in about {READER_BYTES / 1e6 + READER_SHARE * size:.0f} MB of memory",
     ]
     if expected.seconds is not None:
@@ -136,8 +145,9 @@ def seconds_per_answer(run: Path) -> float:
     answers = sum(task.n * len(block.sets) for task in load_evidence([run]).tasks for block in task.blocks.values())
     seconds = 0.0
     for path in sorted(run.rglob("*_results.json")):
-        taken = json.loads(path.read_text(encoding="utf-8")).get("total_evaluation_time_seconds")
-        seconds += float(taken) if taken is not None else 0.0
+        taken = json_object(path).get("total_evaluation_time_seconds")
+        with readable(f"{path}: total_evaluation_time_seconds"):
+            seconds += float(taken) if taken is not None else 0.0
     if not answers or not seconds > 0:
         raise HarnessHeadsError(f"{run}: its results do not say how long it took; give --seconds")
     return seconds / answers

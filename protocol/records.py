@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,58 @@ import numpy as np
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import ItemRecord
 from harness_heads.protocol.arrays import Floats
-from harness_heads.protocol.evidence import Block, RunInfo, TaskEvidence, canonical, run_info_from_dict
+from harness_heads.protocol.evidence import Block, TaskEvidence
+from harness_heads.protocol.malformed import WHAT_MENDS, check_fields, readable
+from harness_heads.protocol.runs import RunInfo, canonical, run_info_from_dict
+from harness_heads.regions import region_from_dict
 
 _MASS_SLACK = 1e-3  # float32 sums of probabilities may pass 1 by this much
 _EXPECTED = ("task", "recipe", "recipe_version", "seed", "n_planned", "letters")
 _COPY = "the same item twice, with different answers; one folder holds two runs"
+_SHAPES: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("item", "task", "recipe", "cluster"), (str,)),
+    **dict.fromkeys(("recipe_version", "seed", "index", "n_planned"), (int,)),
+    **dict.fromkeys(("options", "letters"), (list, tuple)),
+    **dict.fromkeys(("arms", "plain", "regions", "images", "extra"), (Mapping,)),
+    "correct": (int, NoneType),
+}
+"""What an item record's fields are; later code relies on it."""
+_BY_ARM: Mapping[str, tuple[type, ...]] = {
+    "arms": (Mapping, NoneType),
+    "plain": (str,),
+    "regions": (Mapping,),
+    "images": (list, tuple),
+}
+_EXTRA: Mapping[str, tuple[type, ...]] = {
+    "correct": (Mapping,),
+    "distractor_option": (int, NoneType),
+    "audit": (Mapping,),
+    "cells": (Mapping,),
+}
+
+
+def check_record(value: Mapping[str, Any], where: str) -> None:
+    """Hold a record's JSON to the types of its fields.
+
+    Raises:
+        HarnessHeadsError: naming the first field, arm or option number that cannot be.
+    """
+    check_fields(value, _SHAPES, where)
+    for name, types in _BY_ARM.items():
+        check_fields(value[name], dict.fromkeys(value[name], types), f"{where}, {name}")
+    for arm, named in value["regions"].items():
+        for name, region in named.items():
+            with readable(f"{where}, region {name} of arm {arm}"):
+                region_from_dict(region)
+    texts = {"options": value["options"], "letters": value["letters"], **value["images"]}
+    for name, held in texts.items():
+        check_fields(dict(enumerate(held)), dict.fromkeys(range(len(held)), (str,)), f"{where}, {name}")
+    extra = value["extra"]
+    check_fields(extra, {k: types for k, types in _EXTRA.items() if k in extra}, f"{where}, extra")
+    check_fields(extra.get("correct", {}), dict.fromkeys(extra.get("correct", {}), (int,)), f"{where}, extra.correct")
+    for right in (value["correct"], extra.get("distractor_option"), *extra.get("correct", {}).values()):
+        if right is not None and not 0 <= right < len(value["letters"]):
+            raise HarnessHeadsError(f"{where}: option {right} of {len(value['letters'])} letters: {WHAT_MENDS}")
 
 
 @dataclass

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from harness_heads import __version__
 from harness_heads.errors import HarnessHeadsError
@@ -19,6 +20,7 @@ from harness_heads.protocol.checklist import checklist, counts
 from harness_heads.protocol.claims import claim_sentence, judge
 from harness_heads.protocol.evidence import Evidence, evidence_from_dict
 from harness_heads.protocol.layout import Report
+from harness_heads.protocol.malformed import json_object
 from harness_heads.protocol.opening import badges, figures, sentences, status
 from harness_heads.protocol.resampled import RESAMPLES
 from harness_heads.protocol.rules import RULES, findings
@@ -26,6 +28,7 @@ from harness_heads.protocol.sections import sections
 from harness_heads.protocol.tables import markdown_text, plain
 
 SCHEMA = 1
+_UNBROKEN = re.compile(r"\[-?\d[-\d., %]*\]|± \S+")
 NAMES = ("report.html", "report.md", "report.json")
 
 
@@ -84,7 +87,7 @@ def compose(analysis: Analysis) -> Report:
         title=_title(analysis),
         status=status(analysis),
         badges=badges(analysis),
-        sentences=sentences(analysis),
+        sentences=sentences(analysis, found),
         figures=figures(analysis),
         verdicts=judge(analysis, found),
         counts=counts(items),
@@ -102,7 +105,7 @@ def report_dict(analysis: Analysis, report: Report) -> dict[str, Any]:
     tests = []
     for test in analysis.tests:
         effect = _plain(asdict(test.effect)) | {"reasons": dict(test.effect.reasons)}
-        own = {k: v for k, v in vars(test).items() if k not in ("effect", "resampled")}
+        own = {k: v for k, v in vars(test).items() if k not in ("effect", "resampled", "specs")}
         tests.append({"id": test.id, **effect, **_plain(asdict(test.resampled)), **_plain(own)})
     tasks = []
     for task in analysis.tasks:
@@ -149,11 +152,8 @@ def report_dict(analysis: Analysis, report: Report) -> dict[str, Any]:
 
 def read_report(path: Path) -> Evidence:
     """The evidence that a JSON report carries, bit by bit."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise HarnessHeadsError(f"{path} cannot be read as a report: {error}") from error
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA or "evidence" not in value:
+    value = json_object(path)
+    if value.get("schema") != SCHEMA or "evidence" not in value:
         raise HarnessHeadsError(f"{path} is no report of schema {SCHEMA}")
     return evidence_from_dict(value["evidence"])
 
@@ -192,8 +192,14 @@ def _environment() -> Environment:
     )
     environment.filters["md"] = markdown_text
     environment.filters["sort_key"] = lambda cell: repr(cell.values[0]) if cell.values else cell.text
+    environment.filters["held"] = _held
     environment.filters["svg"] = Markup  # our own markup; every text in it was escaped when it was drawn
     return environment
+
+
+def _held(text: str) -> Markup:
+    """Text of a cell that may break before an interval or a spread, never inside one."""
+    return Markup(_UNBROKEN.sub(r'<span class="held">\g<0></span>', str(escape(text))))
 
 
 def _assets(environment: Environment) -> dict[str, Markup]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harness_heads.protocol import pitfalls as p
 from harness_heads.protocol import pitfalls_data as d
+from harness_heads.protocol import pitfalls_plan as f
 from harness_heads.protocol.analysis import Analysis
 from harness_heads.protocol.findings import Finding, Rule
 
@@ -18,6 +19,11 @@ RULES: tuple[Rule, ...] = (
     Rule("test-against-zero", "zero taken for the null", p.test_against_zero),
     Rule("floor-above-alpha", "so few controls that no p can pass", p.floor_above_alpha),
     Rule("r-after-looking", "more controls for winners without a rule", p.controls_chosen_after_looking),
+    Rule("fewer-items", "fewer items than the plan fixes", f.fewer_items),
+    Rule("other-settings", "settings that are not the plan's", f.other_settings),
+    Rule("other-k", "sets of another size than the plan's", f.other_k),
+    Rule("unplanned", "sets and tasks that the plan does not name", f.unplanned),
+    Rule("left-out", "planned sets and tasks that are not reported", f.left_out),
     Rule("tuned-on-evaluation", "k, beta or rows chosen on the evaluation items", p.unplanned_scan),
     Rule("fewer-control-heads", "control sets smaller than the set", p.fewer_control_heads),
     Rule("profile-mismatch", "layer-matched controls that are not", p.controls_of_other_layers),

@@ -15,7 +15,8 @@ import numpy as np
 
 from harness_heads.boxes import inside
 from harness_heads.protocol.arrays import Floats, Ints
-from harness_heads.protocol.evidence import NO_CONDITION, Block, RunInfo, TaskEvidence
+from harness_heads.protocol.evidence import NO_CONDITION, Block, TaskEvidence
+from harness_heads.protocol.runs import RunInfo
 from harness_heads.scoring import READINGS, Reading
 
 SUFFIXES = ("", "_renorm")

@@ -9,9 +9,10 @@ from typing import Any
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.probes import ItemRecord
 from harness_heads.protocol.effects import Effect, arm_levels, effects, headroom
-from harness_heads.protocol.evidence import RunInfo, TaskEvidence, run_info_from_dict
+from harness_heads.protocol.evidence import TaskEvidence
 from harness_heads.protocol.leaks import audited, ceilings
 from harness_heads.protocol.records import read_records
+from harness_heads.protocol.runs import RunInfo, run_info_from_dict
 from harness_heads.protocol.scores import score_tables
 from harness_heads.protocol.words import accuracies, intervention
 

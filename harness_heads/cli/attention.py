@@ -22,7 +22,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--intervene", choices=("none", "ablate", "mask"), default="none", help="what is done to the set"
     )
     parser.add_argument("--seed", type=int, default=0, help="of the digit strip")
-    parser.add_argument("--output", dest="file", type=Path, default=Path("attention.svg"))
+    parser.add_argument("-o", "--output", dest="file", type=Path, default=Path("attention.svg"))
     parser.add_argument("--dtype")
     parser.add_argument("--device")
     parser.set_defaults(run=run)
@@ -38,6 +38,7 @@ def _box(text: str) -> tuple[float, float, float, float]:
 
 def run(args: argparse.Namespace) -> int:
     """Read, draw, and say what the groups of heads give to the referent."""
+    from harness_heads.cli.drawings import check_svg
     from harness_heads.conditions import Condition
     from harness_heads.discovery.loading import load
     from harness_heads.discovery.maps import PANELS, draw_maps, read_maps
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
     from harness_heads.head_sets import check_model, default_for, resolve
     from harness_heads.regions import Region
 
+    check_svg(args.file, "--output")
     if args.text and args.locate:
         raise HarnessHeadsError("give --text or --locate, not both")
     loaded = load(args.model, dtype=args.dtype, device=args.device)

@@ -1,4 +1,4 @@
-"""``harness-heads check RUN...``: checklist, pitfalls and claims; status 1 where a claim is not carried."""
+"""``harness-heads check RUN...``: checklist, pitfalls, claims; status 1 where a claim is not carried or not known."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ def add_parser(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print everything that the rules find; 1 where a claim is made that the evidence does not carry."""
+    """Print everything that the rules find; 1 where a claim is not carried, or a plan's claims are not at hand."""
     from harness_heads.protocol.analysis import analyse
     from harness_heads.protocol.evidence import load_evidence
     from harness_heads.protocol.report import compose
-    from harness_heads.protocol.terminal import check_text
+    from harness_heads.protocol.terminal import check_text, print_text
 
-    report = compose(analyse(load_evidence(args.runs, args.plan)))
-    print(check_text(report))
-    return int(any(not verdict.carried for verdict in report.verdicts))
+    evidence = load_evidence(args.runs, args.plan)
+    report = compose(analyse(evidence))
+    print_text(check_text(report))
+    # runs that were started with a plan make claims: without the plan none of them was judged
+    unknown = evidence.plan is None and any(run.plan_digest is not None for run in evidence.runs)
+    return int(unknown or any(not verdict.carried for verdict in report.verdicts))

@@ -16,6 +16,7 @@ from harness_heads.discovery.design import (
     parse_setting,
 )
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.protocol.formats import counted
 
 if TYPE_CHECKING:
     from harness_heads.discovery.methods import Method
@@ -51,7 +52,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--max-new-tokens", type=int, default=defaults.max_new_tokens, help=OPTION_HELP["max_new_tokens"]
     )
     how = parser.add_argument_group("how")
-    how.add_argument("--output", dest="folder", type=Path, help="folder (default reports/runs/discover-<model>)")
+    how.add_argument("-o", "--output", dest="folder", type=Path, help="folder (default reports/runs/discover-<model>)")
     how.add_argument("--dtype", help="float32, bfloat16 ... (default float32 on a CPU, bfloat16 on a GPU)")
     how.add_argument("--device", help="cpu, cuda ... (default: a GPU if there is one)")
     how.add_argument("--skip-corrupt", action="store_true", help="leave out samples whose image cannot be decoded")
@@ -122,5 +123,5 @@ def run(args: argparse.Namespace) -> int:
     for finding in found:
         share = "" if finding.stability is None else f", halves share {finding.stability.own[0]:.1f}"
         place = folder / finding.name.replace("/", "-")
-        print(f"{finding.head_set.name}: {len(finding.head_set)} heads{share} -> {place}")
+        print(f"{finding.head_set.name}: {counted(len(finding.head_set), 'head')}{share} -> {place}")
     return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import Geometry
+from harness_heads.protocol.formats import counted
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -16,7 +17,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("source", help="CSV, TSV, JSON or text file, or the list itself: 16-19,16-2")
     parser.add_argument("--model", required=True, help="hub id, folder or tiny-digits that the heads belong to")
     parser.add_argument("--name", help="name of the set (default imported/<file>, of --output where it is given)")
-    parser.add_argument("--output", dest="file", type=Path, help="head-set file to write (default <name>.json)")
+    parser.add_argument("-o", "--output", dest="file", type=Path, help="head-set file to write (default <name>.json)")
     parser.add_argument("--order", choices=("layer,head", "head,layer"), default="layer,head")
     parser.add_argument("--base", type=int, choices=(0, 1), default=0, help="index of the first layer and head")
     parser.add_argument(
@@ -45,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
     file = args.file or Path(f"{name.replace('/', '__')}.json")
     head_set.save(file)
     shown = ", ".join(str(h) for h in head_set.heads[:5])
-    print(f"{head_set.name}: {len(head_set)} heads ({shown}{', ...' if len(head_set) > 5 else ''}) -> {file}")
+    print(
+        f"{head_set.name}: {counted(len(head_set), 'head')} ({shown}{', ...' if len(head_set) > 5 else ''}) -> {file}"
+    )
     return 0
 
 

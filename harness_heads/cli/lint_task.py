@@ -20,7 +20,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--data", action="append", default=[], metavar="TASK=PATH", help="local copy of a task's data")
     parser.add_argument("--no-data", action="store_true", help="read the YAML only; open no data")
     parser.add_argument("--items", type=int, default=6, metavar="N", help="items on a contact sheet (default 6)")
-    parser.add_argument("--output", default=".", metavar="DIR", help="folder for TASK.png (default: here)")
+    parser.add_argument("-o", "--output", default=".", metavar="DIR", help="folder for TASK.png (default: here)")
     parser.set_defaults(run=run)
 
 

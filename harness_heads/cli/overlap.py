@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tabulate import tabulate
 
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.protocol.formats import counted
 
 if TYPE_CHECKING:
     from harness_heads.discovery.output import Stored
@@ -42,10 +43,12 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 def run(args: argparse.Namespace) -> int:
     """Print every table that the sets allow."""
+    from harness_heads.cli.drawings import check_svg
     from harness_heads.discovery.chance import uniform_chance
     from harness_heads.discovery.output import PER_LAYER
     from harness_heads.discovery.overlap import chance_layer_matched, matrix
 
+    check_svg(args.picture, "--picture")
     specs = (*args.sets, *args.native)
     sets = [_open(spec) for spec in specs]
     names = labels([s.name for s in sets], specs)
@@ -203,7 +206,7 @@ def _save_parts(sets: Sequence[HeadSet], folder: Path) -> None:
             if part is not None:
                 file = folder / f"{part.name.replace('/', '__')}.json"
                 part.save(file)
-                print(f"{part.name}: {len(part)} heads -> {file}")
+                print(f"{part.name}: {counted(len(part), 'head')} -> {file}")
 
 
 def _draw(shares: Any, names: Sequence[str], file: Path) -> None:

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from harness_heads.errors import HarnessHeadsError
+
 
 def add_parser(subparsers: Any) -> None:
     """Register the subcommand."""
@@ -35,14 +37,31 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--item-sd", type=float, default=0.4, help="expected SD of an item's score")
     parser.add_argument("--control-sd", type=float, default=0.01, help="expected SD between control sets")
+    parser.add_argument(
+        "--include-path",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FOLDER",
+        help="folder of task YAMLs of your own",
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the plan and print cost and power."""
+    """Write the plan and print cost and power.
+
+    Raises:
+        HarnessHeadsError: a plan that could not be run, or a file that holds another plan.
+    """
+    from harness_heads.cli.plan_checks import check_plan, check_target
     from harness_heads.protocol.planning import Expectation, draft, plan_text, seconds_per_answer
     from harness_heads.protocol.terminal import print_text
 
+    if not (args.claim or args.difference):
+        raise HarnessHeadsError(
+            "the plan makes no claim; give --claim KIND:SET:TASK[:MARGIN] or --difference SET:VERSUS:TASK[:MARGIN]"
+        )
     plan = draft(
         claims=args.claim,
         differences=args.difference,
@@ -59,9 +78,11 @@ def run(args: argparse.Namespace) -> int:
         tuned_on=args.tuned_on,
         declared=args.declare,
     )
+    check_plan(plan, args.include_path)
+    check_target(args.output, plan)
     seconds = args.seconds if args.like is None else seconds_per_answer(args.like)
-    plan.save(args.output)
     expected = Expectation(args.conditions, args.item_sd, args.control_sd, seconds)
+    plan.save(args.output)
     print_text(plan_text(plan, expected))
     print(args.output)
     return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ def run(args: argparse.Namespace) -> int:
 def report_on(runs: Sequence[Path], out: Path, plan: Path | None = None) -> ReportPaths:
     """The protocol report over run folders, with its gallery's pictures where their data lie on this machine.
 
+    A plan that the runs were not started with confirms nothing, and that is said.
+
     Raises:
         HarnessHeadsError: if the runs do not belong together, or lack what the report needs.
     """
@@ -37,4 +40,9 @@ def report_on(runs: Sequence[Path], out: Path, plan: Path | None = None) -> Repo
     from harness_heads.protocol.evidence import load_evidence
     from harness_heads.protocol.report import write_report
 
-    return write_report(with_pictures(load_evidence(runs, plan)), out)
+    evidence = load_evidence(runs, plan)
+    if plan is not None and evidence.exploratory:
+        print(
+            f"harness-heads: not all of these runs were started with {plan}: the report is EXPLORATORY", file=sys.stderr
+        )
+    return write_report(with_pictures(evidence), out)

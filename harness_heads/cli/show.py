@@ -20,11 +20,13 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the item's numbers and write its drawing."""
+    from harness_heads.cli.drawings import check_svg
     from harness_heads.cli.pictures import with_pictures
     from harness_heads.protocol.evidence import load_evidence
     from harness_heads.protocol.show import show_item
     from harness_heads.protocol.terminal import print_text
 
+    check_svg(args.output, "--output")
     evidence = with_pictures(load_evidence([args.folder]))
     shown = show_item(evidence, args.item, args.set, args.control)
     path = shown.write(args.output or args.folder / f"item-{shown.item}.svg")

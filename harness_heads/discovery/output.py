@@ -180,9 +180,9 @@ def read(folder: Path) -> Stored:
             meta = json.loads(file.metadata()["discovery"])
             per_sample = file.get_tensor("scores").astype(np.float64)
             scores = file.get_tensor("mean").astype(np.float64)
+        ids, clusters, frequency = tuple(meta["ids"]), tuple(meta["clusters"]), meta["frequency"]
     except (KeyError, TypeError) as error:
         raise HarnessHeadsError(f"{path}: it is of another version; run the discovery again") from error
     except Exception as error:  # safetensors raises its own, undocumented type
         raise HarnessHeadsError(f"{path}: it cannot be read ({error})") from error
-    head_set = load_head_set(folder / HEAD_SET)
-    return Stored(head_set, per_sample, scores, tuple(meta["ids"]), tuple(meta["clusters"]), meta["frequency"])
+    return Stored(load_head_set(folder / HEAD_SET), per_sample, scores, ids, clusters, frequency)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness_heads.protocol.analysis import Test
-from harness_heads.protocol.formats import interval, number, p_value
+from harness_heads.protocol.formats import counted, interval, number, p_value
 from harness_heads.protocol.scores import LABELS
 from harness_heads.protocol.svg import Canvas, Figure, Scale, padded, shorten, tick_label, ticks
 
@@ -62,5 +62,7 @@ def _row(canvas: Canvas, test: Test, scale: Scale, top: float) -> None:
 
 def _sentence(test: Test) -> str:
     e = test.effect
-    against = f"{e.r} controls, mean {number(e.control_mean)}, SD {number(e.control_sd)}" if e.r else "no controls"
+    against = (
+        f"{counted(e.r, 'control')}, mean {number(e.control_mean)}, SD {number(e.control_sd)}" if e.r else "no controls"
+    )
     return f"{e.name}, {e.condition}: {LABELS[e.score]} {number(e.mean)} {interval(e.low, e.high)}; {against}"

@@ -6,7 +6,7 @@ import math
 
 from harness_heads.protocol import statistics as st
 from harness_heads.protocol.analysis import Analysis
-from harness_heads.protocol.formats import Cell, count_cell, interval, interval_cell, p_value, value_cell, word
+from harness_heads.protocol.formats import Cell, count_cell, counted, interval, interval_cell, p_value, value_cell, word
 from harness_heads.protocol.layout import Section
 from harness_heads.protocol.scores import LABELS
 from harness_heads.protocol.sections.results import label
@@ -43,7 +43,9 @@ def intervals_section(a: Analysis) -> Section:
             (
                 *name,
                 value_cell(t.detectable, 3, t.detectable_reason or why),
-                word(t.detectable_reason or ("" if allowed < 0 else f"{allowed} controls may reach the set")),
+                word(
+                    t.detectable_reason or ("" if allowed < 0 else f"{counted(allowed, 'control')} may reach the set")
+                ),
                 value_cell(st.detectable_by_items(e.n, e.sd, a.alpha), 3, "no spread over items"),
                 count_cell(st.minimum_controls(a.alpha, t.m)),
                 count_cell(st.minimum_controls(a.alpha, t.m, 1)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from harness_heads.protocol.analysis import Analysis, TaskAnalysis, Test
+from harness_heads.protocol.analysis import ALPHA, Analysis, TaskAnalysis, Test
+from harness_heads.protocol.claims import shortfalls
 from harness_heads.protocol.figures import dots_figure
 from harness_heads.protocol.formats import (
     Cell,
@@ -61,10 +62,10 @@ def why_no_p(test: Test) -> str:
 
 
 def score_cell(test: Test) -> Cell:
-    """Mean with its item interval, bold where it survives the adjustment."""
+    """Mean with its item interval, bold where it lies above its controls by the criteria of a claim."""
     e = test.effect
     reason = e.reasons.get("mean", e.reasons.get("low", ""))
-    return interval_cell(e.mean, e.low, e.high, reason=reason, strong=test.holm <= 0.05)
+    return interval_cell(e.mean, e.low, e.high, reason=reason, strong=not shortfalls(test, ALPHA))
 
 
 def _main(a: Analysis, score: str, tests: list[Test]) -> Table:

@@ -193,6 +193,30 @@ def test_no_console_error_and_no_overflow(browser: Browser, page: Path, width: i
     assert spilling == []
 
 
+TABLES = """Array.from(document.querySelectorAll('.scroll table')).map(t => [
+  t.dataset.table, t.closest('.scroll').clientWidth, t.closest('.scroll').scrollWidth,
+  Math.max(...Array.from(t.tBodies[0].rows, r => r.offsetHeight))])"""
+"""Name, width of its box and of its content, height of its tallest row, of every table."""
+LINES = 20 * 4
+"""Pixels of four lines: what a row may take on any screen; lists in words (heads per layer, settings) may take more."""
+WORDY = ("sets", "overlap", "checklist")
+
+
+@pytest.mark.parametrize("width", [1200, 1280])
+def test_no_table_is_cut_off_on_a_laptop(browser: Browser, page: Path, width: int) -> None:
+    browser.open(page, width)
+    assert [t for t in browser.run(TABLES) if t[2] > t[1]] == []
+
+
+@pytest.mark.parametrize("width", [390, 500, 1200])
+def test_rows_stay_low(browser: Browser, page: Path, width: int) -> None:
+    """A narrow screen scrolls a table sideways instead of squeezing its columns."""
+    browser.open(page, width)
+    tables = [t for t in browser.run(TABLES) if t[0] not in WORDY and not t[0].startswith("run-")]
+    assert len(tables) > 5
+    assert [t for t in tables if t[3] > LINES] == []
+
+
 def test_printed_tables_fit_the_paper(browser: Browser, page: Path) -> None:
     """A4 across less 1 cm at each side, as the style sheet asks for: what a screen scrolls, paper would cut off."""
     browser.open(page, PRINTED, media="print")

@@ -68,6 +68,18 @@ def test_a_fan_of_a_stock_task_from_plan_to_report(tmp_path: Path, monkeypatch: 
     assert len(list((tmp_path / "out/stock").rglob("*_samples_pope.jsonl"))) == 3
 
 
+def test_ours_and_a_stock_task_in_one_run(launch: Launch, tmp_path: Path) -> None:
+    """The stock task's score stands in lmms-eval's table; ours is reported, with a note on the other."""
+    lay_out(tmp_path)
+    words = ("--model", "masked_qwen3vl", "--model_args", f"{TINY},controls=0", "--tasks", "ncs_digits,mmstar")
+    outcome = launch(*words, "--limit", "4", "--output_path", "out")
+    assert outcome.status == 0, outcome.err[-2000:]
+    assert "protocol report: out/report/report.html" in outcome.out
+    value = json.loads(Path("out/report/report.json").read_text(encoding="utf-8"))
+    assert [task["task"] for task in value["tasks"]] == ["ncs_digits"]
+    assert any(note.startswith("task mmstar is lmms-eval's own") for note in value["notes"])
+
+
 def test_the_untouched_host_on_a_task_of_ours(launch: Launch) -> None:
     """No head set: the arms are audited and no effect is made up."""
     args = "pretrained=tiny-digits,head_set=none"

@@ -35,6 +35,8 @@ from harness_heads.discovery.tables import details, table_1, table_2
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.head_sets import resolve
 from harness_heads.heads import Head, ModelRef
+from harness_heads.protocol.discoveries import overlaps
+from harness_heads.protocol.folders import look
 from harness_heads.tiny import wording
 from harness_heads.tiny.architecture import build_model
 from harness_heads.tiny.processor import build_processor
@@ -442,3 +444,16 @@ def test_maps_refuse_what_they_cannot_show(tmp_path: Path) -> None:
         read_maps(untrained(), head_set, image, "hi", rows="anywhere")
     with pytest.raises(HarnessHeadsError, match="steering only moves"):
         read_maps(untrained(), head_set, image, "hi", condition=Condition("steer", "image", beta="hard"))
+
+
+def test_a_report_reads_what_discover_wrote(tmp_path: Path) -> None:
+    """Two settings by the runner and its own writer, named by the folder above them."""
+    loaded, asked = untrained(), request(tmp_path, n=4)
+    discover_settings(loaded, [parse_setting("dg-ref-qsp"), parse_setting("dg-ref-last")], asked)
+    contents = look(tmp_path)
+    assert [folder.name for folder in contents.discoveries] == ["dg-ref-last", "dg-ref-qsp"]
+    (pair,) = overlaps([read(folder) for folder in contents.discoveries], 20)
+    one, two = (read(folder).scored() for folder in contents.discoveries)
+    split = split_half(one, two, len(read(contents.discoveries[0]).head_set), splits=20)
+    assert (pair["overlap"], pair["self_a"], pair["self_b"]) == (split.cross, *split.own)
+    assert pair["samples"] == 4

@@ -1,7 +1,7 @@
 """Run folders in lmms-eval's layout, written record by record as the tasks write them, with planted effects.
 
 Nothing here imports the protocol package: what it reads must not be made by its own code. Records and tables go through
-the contract classes alone.
+the contract classes alone, discovery folders through the writer of ``harness-heads discover``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from harness_heads.conditions import Condition
+from harness_heads.discovery.output import Finding, write
 from harness_heads.heads import Geometry, Head, HeadSet, ModelRef, SetEntry, SetTable, empty_set
 from harness_heads.probes import ItemRecord, ProbeResult, item_id
 
@@ -103,7 +103,7 @@ def discovered(world: World) -> list[HeadSet]:
 
 
 def write_discoveries(folder: Path, world: World, samples: int = 10) -> list[Path]:
-    """One discovery folder a set: its own heads score far above the others in every sample."""
+    """One folder a set, by the writer of ``harness-heads discover``: the set's own heads score far above all others."""
     rng = np.random.default_rng(world.seed + 4)
     out = []
     for heads in discovered(world):
@@ -111,9 +111,8 @@ def write_discoveries(folder: Path, world: World, samples: int = 10) -> list[Pat
         scores = rng.random((samples, len(world.geometry.heads), max(world.geometry.heads))).astype(np.float32)
         for head in heads:
             scores[:, head.layer, head.head] += 5
-        heads.save(path / "head_set.json")
-        clusters = json.dumps([f"strip-{i}" for i in range(samples)])
-        save_file({"scores": scores, "mean": scores.mean(axis=0)}, path / "scores.safetensors", {"clusters": clusters})
+        names = tuple(f"strip-{i}" for i in range(samples))
+        write(Finding(path.name, "planted", scores, scores.mean(axis=0), heads, names, names, None), path)
         out.append(path)
     return out
 

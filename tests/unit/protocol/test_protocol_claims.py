@@ -14,6 +14,8 @@ from harness_heads.protocol.analysis import Analysis, analyse
 from harness_heads.protocol.checklist import MISSING, NOT_APPLICABLE, REPORTED, checklist, counts
 from harness_heads.protocol.claims import Verdict, judge
 from harness_heads.protocol.evidence import load_evidence
+from harness_heads.protocol.layout import Sentence
+from harness_heads.protocol.opening import sentences
 from harness_heads.protocol.plan import Claim, Plan
 from harness_heads.protocol.rules import findings
 
@@ -225,3 +227,49 @@ def test_discovery_folders_bring_the_ceiling(tmp_path: Path) -> None:
 def test_discovery_folders_alone_are_no_evidence(tmp_path: Path) -> None:
     with pytest.raises(HarnessHeadsError, match="no evidence"):
         load_evidence(syn.write_discoveries(tmp_path, WORLD))
+
+
+def opening_and_verdict(folder: Path, plan: Plan, **changes: Any) -> tuple[Sentence, Verdict]:
+    """The report's sentence on ``a`` and its claim's verdict, from the same evidence."""
+    world = syn.World(items=16, controls=39, control_mass=0.19, effects={"a": 0.3}, plan=plan.digest)
+    a = analyse(replace(load_evidence([syn.write_ncs(folder, replace(world, **changes))]), plan=plan), 40)
+    found = findings(a)
+    (sentence,) = sentences(a, found)
+    (verdict,) = judge(a, found)
+    return sentence, verdict
+
+
+@pytest.mark.parametrize(
+    ("changes", "margin", "why"),
+    [
+        ({}, None, ""),
+        ({}, 0.1, ""),
+        ({}, 0.6, "below the margin 0.6"),
+        ({"effects": {"a": 0.01}, "control_sd": 0.0}, None, "does not lie above 0"),
+        ({"mismatched": 0.42}, None, "audit-out-of-range"),
+        ({"control_k": 5}, None, "fewer-control-heads"),
+    ],
+    ids=["clean", "margin", "too little", "interval", "audit", "small controls"],
+)
+def test_the_opening_grants_what_a_claim_would_be_granted(
+    tmp_path: Path, changes: dict[str, Any], margin: float | None, why: str
+) -> None:
+    """Every one of these lies above all 39 controls; only those that the verdict carries are called necessary."""
+    plan = Plan(claims=(Claim("necessity", "a", "ncs_digits", margin=margin),), r=39)
+    sentence, verdict = opening_and_verdict(tmp_path, plan, **changes)
+    assert "Holm p = 0.025" in sentence.text
+    assert verdict.carried is (not why)
+    assert ("it is necessary" in sentence.text, sentence.mood == "good") == (verdict.carried, verdict.carried)
+    if why:
+        assert why in sentence.text and "nothing is shown" in sentence.text
+
+
+def test_a_claim_may_name_a_set_as_the_run_did(tmp_path: Path) -> None:
+    """By the folder that ``discover`` left it in, as well as by its own name."""
+    folder, (heads, _) = "reports/runs/discover-x/dg-ref-qsp", syn.discovered(WORLD)
+    for spec, known in ((folder, True), ("reports/runs/discover-y/dg-ref-qsp", False)):
+        plan = Plan(claims=(Claim("necessity", spec, "ncs_digits"),), r=39, sets=(spec,))
+        world = replace(WORLD, settings={"head_set": [f"{folder}@{heads.identity[:12]}"]})
+        a = analysed(tmp_path / str(known), plan, world)
+        (verdict,) = judge(a, findings(a))
+        assert verdict.carried is known, verdict.reasons

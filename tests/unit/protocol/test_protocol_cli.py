@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import synthetic as syn
 
 from harness_heads.cli import check, compare, plan, report, show
+from harness_heads.cli.main import main
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.protocol.plan import Claim, Plan, load_plan
 
@@ -96,6 +99,65 @@ def test_show_draws_an_item_by_number_and_by_id(ncs: Path, tmp_path: Path, capsy
     assert "dg-ord-last" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["item.png", "item", "item.svg.pdf"])
+def test_show_writes_no_svg_under_another_name(ncs: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(HarnessHeadsError, match=r"written as SVG; name it item.*\.svg"):
+        given("show", str(ncs), "5", "-o", str(tmp_path / name))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_drawing_is_refused_another_name_before_anything_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sets = ("tiny-digits/dg-ref-qsp", "tiny-digits/dg-ord-last")
+    for words in (("overlap", *sets, "--picture"), ("attention", "--model", "no/such/model", "-o")):
+        assert main([*words, str(tmp_path / "x.png")]) == 1
+        assert "drawings are written as SVG; name it x.svg" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["discover", "import", "attention", "plan", "run", "report", "show", "lint-task"])
+def test_o_is_output_everywhere(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    helped = capsys.readouterr().out
+    assert re.search(r"^  -o\b", helped, re.M) and "--output" in helped
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"seed": 5}, "share 0 items of ncs_digits"),
+        ({"task": "ncs_other"}, "share no task"),
+        ({"write": syn.write_grid_ncs, "task": "ncs_digits"}, "share no score"),
+    ],
+)
+def test_compare_of_what_cannot_be_compared(ncs: Path, tmp_path: Path, other: dict[str, Any], why: str) -> None:
+    write = other.pop("write", syn.write_ncs)
+    task = other.pop("task", "ncs_digits")
+    folder = write(tmp_path, replace(WORLD, controls=3, **other), task)
+    with pytest.raises(HarnessHeadsError, match=why):
+        given("compare", str(ncs), str(folder))
+
+
+def test_a_plan_that_the_runs_were_not_started_with_is_said_first(
+    ncs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Plan(claims=(Claim("necessity", "dg-ref-qsp", "ncs_digits"),), r=39)
+    made.save(tmp_path / "plan.json")
+    assert given("report", str(ncs), "--plan", str(tmp_path / "plan.json"), "-o", str(tmp_path / "out")) == 0
+    assert "the report is EXPLORATORY" in capsys.readouterr().err
+    first = (tmp_path / "out" / "report.md").read_text(encoding="utf-8").splitlines()
+    assert any(
+        f"EXPLORATORY: no run was started with the plan at hand ({made.digest[:12]})" in line for line in first[:4]
+    )
+    assert given("check", str(ncs), "--plan", str(tmp_path / "plan.json")) == 1
+    # runs that carry another plan: no report at all
+    folder = syn.write_ncs(tmp_path / "run", replace(WORLD, plan=replace(made, r=19).digest))
+    with pytest.raises(HarnessHeadsError, match="give the plan that they were started with"):
+        given("report", str(folder), "--plan", str(tmp_path / "plan.json"), "-o", str(tmp_path / "none"))
+    assert not (tmp_path / "none").exists()
+
+
 def test_show_of_nothing(ncs: Path) -> None:
     with pytest.raises(HarnessHeadsError, match="no item '9999'"):
         given("show", str(ncs), "9999")
@@ -105,7 +167,8 @@ def test_show_of_nothing(ncs: Path) -> None:
 
 def test_plan_writes_a_plan_that_loads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "plan.json"
-    words = ["--claim", "necessity:tiny-digits/a:ncs_digits:0.1", "--claim", "null:tiny-digits/b:ncs_digits:0.02"]
+    words = ["--claim", "necessity:tiny-digits/dg-ref-qsp:ncs_digits:0.1"]
+    words += ["--claim", "null:tiny-digits/dg-ord-last:ncs_digits:0.02"]
     assert given("plan", *words, "--m", "2", "--declare", "17=released", "-o", str(path)) == 0
     made = load_plan(path)
     assert (made.m, made.r, len(made.claims)) == (2, 79, 2)
@@ -114,7 +177,7 @@ def test_plan_writes_a_plan_that_loads(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_plan_takes_its_time_from_a_run(ncs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """12 items, 4 cells of 81 sets and the blank arm's baseline: 12 x (4 x 81 + 1) answers in 39 s, 0.01 s each."""
-    words = ["plan", "--claim", "necessity:tiny-digits/a:ncs_digits", "-o", str(tmp_path / "plan.json")]
+    words = ["plan", "--claim", "necessity:tiny-digits/dg-ref-qsp:ncs_digits", "-o", str(tmp_path / "plan.json")]
     with pytest.raises(HarnessHeadsError, match="do not say how long"):
         given(*words, "--like", str(ncs))
     assert not (tmp_path / "plan.json").exists()

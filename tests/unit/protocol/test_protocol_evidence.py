@@ -17,8 +17,9 @@ import synthetic as syn
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.models.run_info import write_expected
 from harness_heads.probes import item_record_from_dict
-from harness_heads.protocol.evidence import canonical, evidence_from_dict, load_evidence
+from harness_heads.protocol.evidence import evidence_from_dict, load_evidence
 from harness_heads.protocol.plan import Plan
+from harness_heads.protocol.runs import canonical
 from harness_heads.protocol.summary import task_summary
 
 WORLD = syn.World(items=8, controls=4)
@@ -119,7 +120,7 @@ def test_a_missing_rank_is_found(tmp_path: Path) -> None:
 
 def test_a_missing_item_is_found_even_at_the_end(tmp_path: Path) -> None:
     folder = syn.write_ncs(tmp_path / "a", WORLD, order=range(7), run_json={})
-    assert "rank" not in fails("1 of 8 items are missing", folder)
+    assert "rank" not in fails("1 of 8 items is missing", folder)
 
 
 def _results(folder: Path, value: dict[str, Any]) -> None:
@@ -133,7 +134,7 @@ def test_the_harness_count_of_items_finds_what_is_missing(tmp_path: Path, write:
     _results(folder, {"n-samples": {"ncs_digits": {"original": 40, "effective": 8}}})
     assert any("8 of 40 planned items" in note for note in load_evidence([folder]).notes)
     _results(folder, {"n-samples": {"ncs_digits": {"original": 40, "effective": 9}}})
-    fails("1 of 9 items are missing", folder)
+    fails("1 of 9 items is missing", folder)
 
 
 def test_the_launcher_writes_what_was_asked_for(tmp_path: Path) -> None:
@@ -307,7 +308,7 @@ def test_plan_digest_joins_run_and_plan(tmp_path: Path) -> None:
 def test_a_plan_edited_after_the_run(tmp_path: Path) -> None:
     folder = syn.write_ncs(tmp_path / "a", replace(WORLD, plan=Plan(m=2).digest))
     Plan(m=3).save(tmp_path / "plan.json")
-    with pytest.raises(HarnessHeadsError, match="edited after the run"):
+    with pytest.raises(HarnessHeadsError, match="were started with plan"):
         load_evidence([folder], tmp_path / "plan.json")
 
 

@@ -10,8 +10,8 @@ import synthetic as syn
 
 from harness_heads.conditions import Condition
 from harness_heads.probes import ItemRecord, ProbeResult
-from harness_heads.protocol.evidence import run_info_from_dict
 from harness_heads.protocol.records import read_records
+from harness_heads.protocol.runs import run_info_from_dict
 from harness_heads.protocol.scores import score_tables
 
 WORLD = syn.World(controls=0, effects={"dg-ref-qsp": 0.0})

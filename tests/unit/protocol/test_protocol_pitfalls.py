@@ -12,9 +12,13 @@ import synthetic as syn
 
 from harness_heads.heads import Geometry
 from harness_heads.protocol.analysis import Analysis, analyse
+from harness_heads.protocol.claims import judge
 from harness_heads.protocol.evidence import load_evidence
 from harness_heads.protocol.plan import Claim, Plan
+from harness_heads.protocol.report import read_report
 from harness_heads.protocol.rules import RULES, findings
+
+REPORTS = Path(__file__).parents[3] / "reports" / "tiny-digits"
 
 CLEAN = syn.World(items=16, controls=39, effects={"a": 0.3}, control_mass=0.19)
 Build = Callable[[Path], Analysis]
@@ -141,6 +145,29 @@ def _planned(drawn: int, r: int) -> Build:
     return build
 
 
+PLANNED = Plan(
+    claims=(Claim("necessity", "a", "ncs_digits"),),
+    settings={"pretrained": "tiny-digits", "rows": "question"},
+    sets=("tiny-digits/a",),
+    tasks=("ncs_digits",),
+    k=CLEAN.k,
+    n=100,
+    r=CLEAN.controls,
+)
+AS_PLANNED = {"rows": ["question"], "keep_self": False, "journal": "j.jsonl"}
+"""A run's own record of the settings that :data:`PLANNED` fixes."""
+
+
+def _under(plan: Plan = PLANNED, task: str = "ncs_digits", **changes: Any) -> Build:
+    """A run under a plan: as planned, but for the changes."""
+    world = replace(CLEAN, **{"settings": AS_PLANNED, **changes})
+
+    def build(folder: Path) -> Analysis:
+        return analysis_of([syn.write_ncs(folder, replace(world, plan=plan.digest), task)], plan)
+
+    return build
+
+
 def _two_sets(first: int, second: int) -> Build:
     """Two unplanned runs with their numbers of controls."""
 
@@ -168,6 +195,29 @@ TWINS: list[tuple[str, Build, Build]] = [
     ("mass-explains-score", _scores_follow_mass(True), _scores_follow_mass(False)),
     ("r-after-looking", _two_sets(79, 120), _two_sets(79, 79)),
     ("r-after-looking", _planned(39, 250), _planned(39, 39)),
+    # the plan asks for 100 items; the task plans as many as were answered, or more
+    ("fewer-items", _under(n_planned=200), _under()),
+    ("fewer-items", _under(replace(PLANNED, n=CLEAN.items + 1), n_planned=200), _under(n_planned=CLEAN.items)),
+    ("other-settings", _under(settings={**AS_PLANNED, "rows": []}), _under()),
+    ("other-settings", _under(settings={**AS_PLANNED, "keep_self": True}), _under()),
+    ("other-settings", _under(settings={**AS_PLANNED, "control_seed": 7}), _under()),
+    ("other-settings", _under(replace(PLANNED, settings={**PLANNED.settings, "pretrained": "other/model"})), _under()),
+    # beta is for steering: a masking run under the same plan has none
+    (
+        "other-settings",
+        _under(settings={**AS_PLANNED, "phase": "prefill"}),
+        _under(replace(PLANNED, settings={**PLANNED.settings, "beta": 3}), settings={**AS_PLANNED, "beta": []}),
+    ),
+    ("other-k", _under(replace(PLANNED, k=4)), _under()),
+    (
+        "other-k",
+        _under(replace(PLANNED, k=None, settings={**PLANNED.settings, "top_k": "2+4"})),
+        _under(replace(PLANNED, k=None, settings={**PLANNED.settings, "top_k": f"4+{CLEAN.k}"})),
+    ),
+    ("unplanned", _under(replace(PLANNED, sets=("tiny-digits/b",))), _under()),
+    ("unplanned", _under(task="ncs_other"), _under()),
+    ("left-out", _under(replace(PLANNED, tasks=("ncs_digits", "cers_digits"))), _under()),
+    ("left-out", _under(replace(PLANNED, sets=("tiny-digits/a", "tiny-digits/b"))), _under()),
 ]
 
 
@@ -204,3 +254,29 @@ def test_a_planned_scan_tuned_elsewhere_is_no_pitfall(tmp_path: Path) -> None:
         plan = Plan(claims=(Claim("necessity", "a", "ncs_digits", condition="mask:image"),), r=79, tuned_on=tuned_on)
         folder = syn.write_ncs(tmp_path / tuned_on, replace(world, plan=plan.digest))
         assert ("tuned-on-evaluation" in {f.rule for f in findings(analysis_of([folder], plan))}) is tripped
+
+
+@pytest.mark.parametrize("change", [{"n_planned": 200}, {"settings": {**AS_PLANNED, "rows": []}}])
+def test_a_run_that_left_its_plan_carries_no_claim(tmp_path: Path, change: dict[str, Any]) -> None:
+    for folder, build in (("good", _under()), ("bad", _under(**change))):
+        a = build(tmp_path / folder)
+        (verdict,) = judge(a, findings(a))
+        assert verdict.carried is (folder == "good"), verdict.reasons
+
+
+def test_the_committed_reports_follow_their_plans() -> None:
+    for path in (REPORTS / "report.json", REPORTS / "grid" / "report.json"):
+        a = analyse(read_report(path), 40)
+        assert {f.rule for f in findings(a)} & {
+            "fewer-items",
+            "other-settings",
+            "other-k",
+            "unplanned",
+            "left-out",
+        } == set()
+
+
+def test_an_exploratory_run_has_no_plan_to_leave(tmp_path: Path) -> None:
+    folder = syn.write_ncs(tmp_path, replace(CLEAN, settings=AS_PLANNED, n_planned=200))
+    found = {f.rule for f in findings(analysis_of([folder], PLANNED))}
+    assert found & {"fewer-items", "other-settings", "other-k", "unplanned", "left-out"} == set()

@@ -17,6 +17,7 @@ import pytest
 import synthetic as syn
 
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.heads import Geometry
 from harness_heads.protocol import report as module
 from harness_heads.protocol.analysis import analyse
 from harness_heads.protocol.evidence import load_evidence
@@ -211,7 +212,7 @@ def test_a_planned_run_opens_with_its_claims(tmp_path: Path) -> None:
     world = replace(WORLD, controls=39, rows=(("all",),), plan=plan.digest)
     folder = syn.write_ncs(tmp_path, world, run_json={"plan": plan.to_dict()})
     report = compose(analyse(load_evidence([folder]), 60))
-    assert report.status.startswith("Planned: 1 claims")
+    assert report.status.startswith("Planned: 1 claim fixed before the run")
     assert report.verdicts[0].carried, report.verdicts[0].reasons
 
 
@@ -286,3 +287,17 @@ def test_ascii_locale(folders: list[Path], tmp_path: Path) -> None:
         done = subprocess.run([sys.executable, "-c", code, *command], env=environment, capture_output=True, check=False)
         assert done.returncode == 0, done.stderr.decode()
     assert "±" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_one_of_a_thing_is_singular(tmp_path: Path) -> None:
+    """One layer, one head, one control, one claim: nowhere "1 layers"."""
+    plan = Plan(claims=(Claim("necessity", "a", "ncs_digits"),), r=1)
+    world = syn.World(items=6, controls=1, k=1, geometry=Geometry((4, 0)), effects={"a": 0.2}, facts=False)
+    world = replace(world, plan=plan.digest)
+    evidence = load_evidence([syn.write_ncs(tmp_path, world, run_json={"plan": plan.to_dict()})])
+    report = compose(analyse(evidence, 20))
+    texts = [report.status, *(s.text for s in report.sentences), *(i.text for i in report.checklist)]
+    texts += [f.text for f in report.findings] + [figure.alt for figure in report.figures]
+    assert "in 1 layer" in " ".join(texts) and "1 layer control," in " ".join(texts)
+    plural = re.compile(r"(?<![\d.,])1 (layer controls|layers|heads|controls|claims|tests|items|images|pairs)\b")
+    assert [t for t in texts if plural.search(t) and not re.search(r"of 1 layers", t)] == []

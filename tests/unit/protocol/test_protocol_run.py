@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from harness_heads.cli.main import main
 from harness_heads.cli.run import declare_fans, steps
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.head_sets import resolve
 from harness_heads.protocol.analysis import analyse
 from harness_heads.protocol.claims import judge
 from harness_heads.protocol.evidence import load_evidence
@@ -45,8 +47,8 @@ def test_own_tasks_run_once_and_stock_tasks_once_a_set(tmp_path: Path) -> None:
     PLAN.save(tmp_path / "plan.json")
     made = list(steps(PLAN, tmp_path / "plan.json", tmp_path))
     assert [s.folder.split("/")[0] for s in made] == ["mask"] + ["stock"] * 21
-    words = made[0].command(tmp_path, 8)
-    assert words[words.index("--tasks") + 1] == "ncs_digits" and words[-2:] == ["--limit", "8"]
+    words = made[0].command(tmp_path)
+    assert words[words.index("--tasks") + 1] == "ncs_digits" and "--limit" not in words
     assert f"head_set={SET}" in words[3] and "controls=19" in words[3] and "plan=" in words[3]
     fan = made[1:]
     assert [Path(s.folder).name for s in fan] == ["untouched", "set", *(f"layer-{i}" for i in range(19))]
@@ -111,7 +113,7 @@ def test_a_declaration_of_another_plan(tmp_path: Path) -> None:
     for folder in folders:
         answer(folder, [1, 0])
     Plan(m=3).save(tmp_path / "other.json")
-    with pytest.raises(HarnessHeadsError, match="edited after the run"):
+    with pytest.raises(HarnessHeadsError, match="were started with plan"):
         load_evidence(folders, tmp_path / "other.json")
 
 
@@ -120,7 +122,7 @@ def test_a_declaration_that_cannot_be_read(tmp_path: Path) -> None:
     for folder in folders:
         answer(folder, [1, 0])
     (folders[0].parent / "fan.json").write_text("{")
-    with pytest.raises(HarnessHeadsError, match=r"fan\.json cannot be read"):
+    with pytest.raises(HarnessHeadsError, match=r"fan\.json is not JSON"):
         load_evidence(folders)
 
 
@@ -134,3 +136,60 @@ def test_a_declaration_that_cannot_be_read(tmp_path: Path) -> None:
 def test_plans_that_cannot_be_run(tmp_path: Path, plan: Plan, match: str) -> None:
     with pytest.raises(HarnessHeadsError, match=match):
         list(steps(plan, tmp_path / "plan.json", tmp_path))
+
+
+def limits(plan: Plan, folder: Path) -> dict[str, tuple[str, ...]]:
+    """Tasks of every command, with its last two words."""
+    return {s.folder: (*s.tasks, *s.command(folder)[-2:]) for s in steps(plan, folder / "plan.json", folder)}
+
+
+def test_the_plans_n_is_how_many_items_are_answered(tmp_path: Path) -> None:
+    made = limits(replace(PLAN, n=40, r=1), tmp_path)
+    assert made["mask"] == ("ncs_digits", "--limit", "40")
+    assert [words for name, words in made.items() if name.startswith("stock/")] == [("mmstar", "--limit", "40")] * 3
+
+
+def test_a_limit_in_the_settings_goes_before_n(tmp_path: Path) -> None:
+    plan = replace(PLAN, n=40, tasks=("ncs_digits",), settings={**PLAN.settings, "limit": 8})
+    assert limits(plan, tmp_path) == {"mask": ("ncs_digits", "--limit", "8")}
+
+
+def test_an_audited_task_answers_all_its_candidates(tmp_path: Path) -> None:
+    plan = replace(PLAN, n=120, tasks=("ncs_digits", "ncs_grid_digits"))
+    made = limits(plan, tmp_path)
+    assert made["mask-120"] == ("ncs_digits", "--limit", "120")
+    assert made["mask-all"][0] == "ncs_grid_digits" and "--limit" not in made["mask-all"]
+    assert list(limits(replace(plan, tasks=("ncs_grid_digits",)), tmp_path)) == ["mask"]
+
+
+def test_a_fan_knows_the_name_that_the_plan_gives_its_set(tmp_path: Path) -> None:
+    """A set found by ``discover`` is named by its folder: a claim about that folder is about the set."""
+    path = tmp_path / "mine.json"
+    resolve(SET).save(path)
+    plan = replace(PLAN, sets=(str(path),), tasks=("mmstar",), claims=(Claim("necessity", str(path), "mmstar"),))
+    folders = planned(tmp_path / "out", plan)
+    for folder in folders:
+        answer(folder, [0, 0, 0, 0] if folder.name == "set" else [1, 1, 0, 1])
+    a = analyse(load_evidence([tmp_path / "out"]), 40)
+    assert [f.rule for f in findings(a) if f.rule in ("unplanned", "left-out")] == []
+    assert a.tests[0].confirmatory
+
+
+def test_a_fan_of_fewer_items_than_planned_is_seen(tmp_path: Path) -> None:
+    plan = replace(PLAN, n=8, tasks=("mmstar",))
+    folders = planned(tmp_path, plan)
+    for folder in folders:
+        answer(folder, [0, 0, 1, 0] if folder.name == "set" else [1, 1, 1, 1])
+    assert "fewer-items" not in {f.rule for f in findings(analyse(load_evidence([tmp_path]), 40))}
+    results = next(folders[1].rglob("*.jsonl")).with_name("20261201_results.json")
+    results.write_text(json.dumps({"n-samples": {"mmstar": {"original": 1500, "effective": 4}}}), encoding="utf-8")
+    assert "fewer-items" in {f.rule for f in findings(analyse(load_evidence([tmp_path]), 40))}
+
+
+def test_settings_go_to_the_operation_that_reads_them(tmp_path: Path) -> None:
+    named = {**PLAN.settings, "beta": 3, "keep_self": True, "rows": "question"}
+    plan = replace(PLAN, tasks=("ncs_digits", "cers_digits"), settings=named)
+    made = {s.folder: s.model_args for s in steps(plan, tmp_path / "plan.json", tmp_path)}
+    assert {name: "beta" in args for name, args in made.items()} == {"mask": False, "steer": True}
+    assert {name: "keep_self" in args for name, args in made.items()} == {"mask": True, "steer": False}
+    assert all(args["rows"] == "question" for args in made.values())
