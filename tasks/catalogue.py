@@ -33,22 +33,37 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 @cache
-def catalogue() -> Mapping[str, Mapping[str, Any]]:
-    """Task name -> the YAML's mapping, for every task of this package (groups are left out)."""
+def catalogue(folders: tuple[Path, ...] = ()) -> Mapping[str, Mapping[str, Any]]:
+    """Task name -> the YAML's mapping, for every task of this package (groups are left out).
+
+    Args:
+        folders: of task YAMLs of the user's own; those that are made with a recipe of ours are tasks of ours.
+    """
     found = {}
-    for path in sorted(FOLDER.rglob("*.yaml")):
-        config = read_yaml(path)
-        if "recipe" in config:
-            found[config["task"]] = config
+    for folder in (FOLDER, *folders):
+        for path in sorted(folder.rglob("*.yaml")):
+            config = _whole(path)
+            if "recipe" in config and "task" in config:
+                found[config["task"]] = config
     return found
 
 
-def operation(task: str) -> Op | None:
+def _whole(path: Path) -> dict[str, Any]:
+    """A file's mapping over those that it includes, as lmms-eval reads it."""
+    config = read_yaml(path)
+    named = config.get("include") or []
+    for name in [named] if isinstance(named, str) else named:
+        if (path.parent / name).is_file():
+            config = {**_whole(path.parent / name), **config}
+    return config
+
+
+def operation(task: str, folders: tuple[Path, ...] = ()) -> Op | None:
     """What a task of ours does to heads; ``None`` for a task that is not ours.
 
     A group (``pointing``) is not a task: name its members, or run it with ``lmms_eval``.
     """
-    config = catalogue().get(task)
+    config = catalogue(folders).get(task)
     if config is None:
         return None
     op: Op = config.get("probe", {}).get("op") or DEFAULT_OP.get(config["recipe"], "mask")

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from harness_heads import head_sets
+from harness_heads.cli.run_arguments import check_include_path
 from harness_heads.errors import HarnessHeadsError, did_you_mean
 from harness_heads.protocol.formats import counted
 from harness_heads.protocol.pitfalls_plan import model_name
@@ -76,12 +77,15 @@ def _sets(plan: Plan) -> Iterator[str]:
 
 
 def _tasks(plan: Plan, include: Sequence[Path]) -> Iterator[str]:
+    for folder in include:
+        check_include_path(folder)
+    folders = tuple(include)
     for task in dict.fromkeys([*plan.tasks, *(c.task for c in plan.claims)]):
-        if task not in catalogue() and task not in _installed(tuple(include)):
-            near = did_you_mean(task, catalogue())
+        if task not in catalogue(folders) and task not in _installed(folders):
+            near = did_you_mean(task, catalogue(folders))
             yield f"no task is called {task!r}{near} (`lmms_eval --tasks list` prints all)"
     for claim in plan.claims:
-        op = operation(claim.task)
+        op = operation(claim.task, folders)
         shows = "necessity" if op is None else KINDS[op]
         if claim.kind in KINDS.values() and claim.kind != shows:
             how = "it is lmms-eval's own" if op is None else f"it asks to {op}"
@@ -105,9 +109,6 @@ def _installed(include: tuple[Path, ...]) -> frozenset[str]:
     from lmms_eval.tasks import TaskManager
     from loguru import logger
 
-    for folder in include:
-        if not folder.is_dir():
-            raise HarnessHeadsError(f"--include-path {folder}: no such folder")
     logger.disable("lmms_eval")  # it tells of every template that is no task
     try:
         return frozenset(TaskManager("ERROR", include_path=[str(folder) for folder in include] or None).all_tasks)

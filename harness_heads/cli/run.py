@@ -11,7 +11,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from harness_heads.models.hosts import PREFIXES, prefix_of
 from harness_heads.protocol.fan import HEAD_SET, UNTOUCHED, write_fan_file
 from harness_heads.protocol.malformed import json_object
 from harness_heads.protocol.plan import Plan, load_plan
+from harness_heads.tasks.catalogue import catalogue, operation
 
 OURS = ("host", "op", "limit")
 """Plan settings that are not model_args: the host's short name, the operation on stock tasks, items per task."""
@@ -42,6 +43,7 @@ class Step:
         limit: items per task; ``None`` for all.
         heads: the set of a fan's run, which its folder holds as a file.
         spec: what the plan calls the set that a fan is about.
+        include: folders of task YAMLs of the user's own.
     """
 
     folder: str
@@ -51,12 +53,15 @@ class Step:
     limit: int | None = None
     heads: HeadSet | None = None
     spec: str = ""
+    include: tuple[Path, ...] = ()
 
     def command(self, out: Path) -> list[str]:
         """Arguments of ``python -m harness_heads``."""
         arguments = ",".join(f"{name}={value}" for name, value in self.model_args.items())
         words = ["--model", self.model, "--model_args", arguments, "--tasks", ",".join(self.tasks)]
         words += ["--output_path", str(out / self.folder)]
+        if self.include:
+            words += ["--include_path", *map(str, self.include)]
         return words if self.limit is None else [*words, "--limit", str(self.limit)]
 
 
@@ -65,6 +70,14 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("run", help="run everything that a plan names", description=__doc__)
     parser.add_argument("plan", type=Path, help="plan file (harness-heads plan writes one)")
     parser.add_argument("-o", "--out", "--output", type=Path, required=True, help="folder of all runs and the report")
+    parser.add_argument(
+        "--include-path",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FOLDER",
+        help="folder of task YAMLs of your own",
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the commands and stop")
     parser.set_defaults(run=run)
 
@@ -76,8 +89,9 @@ def run(arguments: argparse.Namespace) -> int:
         HarnessHeadsError: a plan that cannot be run, said before anything is; or a step that failed.
     """
     plan = load_plan(arguments.plan)
-    check_plan(plan)
-    todo = list(steps(plan, arguments.plan, arguments.out))
+    check_plan(plan, arguments.include_path)
+    include = tuple(arguments.include_path)
+    todo = [replace(step, include=include) for step in steps(plan, arguments.plan, arguments.out, include)]
     if arguments.dry_run:
         for step in todo:
             print("lmms_eval " + " ".join(step.command(arguments.out)))
@@ -96,8 +110,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def steps(plan: Plan, plan_path: Path, out: Path) -> Iterator[Step]:
+def steps(plan: Plan, plan_path: Path, out: Path, include: tuple[Path, ...] = ()) -> Iterator[Step]:
     """The commands of a plan, in order.
+
+    Args:
+        include: folders of task YAMLs of the user's own.
 
     Raises:
         HarnessHeadsError: if the plan names no task or no set.
@@ -110,11 +127,11 @@ def steps(plan: Plan, plan_path: Path, out: Path) -> Iterator[Step]:
     groups: dict[tuple[Op, int | None], list[str]] = {}
     stock: list[str] = []
     for task in plan.tasks:
-        op = probe_op(task)
+        op = operation(task, include)
         if op is None:
             stock.append(task)
         else:
-            groups.setdefault((op, items_asked(plan, task)), []).append(task)
+            groups.setdefault((op, items_asked(plan, task, include)), []).append(task)
     for (op, limit), tasks in groups.items():
         model_args = {**_acting(shared, op), "head_set": "+".join(plan.sets), "control_family": "+".join(plan.families)}
         if plan.r is not None:
@@ -171,24 +188,15 @@ def _acting(model_args: Mapping[str, Any], op: str) -> dict[str, Any]:
     return {name: value for name, value in model_args.items() if settings.ACTS_UNDER.get(name, op) == op}
 
 
-def items_asked(plan: Plan, task: str = "") -> int | None:
+def items_asked(plan: Plan, task: str = "", include: tuple[Path, ...] = ()) -> int | None:
     """How many items of a task a plan's run answers: ``settings.limit``, else ``n``; ``None`` for all.
 
     A task with a leak audit answers all its candidates: which of them count is known only afterwards.
     """
-    from harness_heads.tasks.catalogue import catalogue
-
     limit = plan.settings.get("limit")
     if limit is not None:
         return int(limit)
-    return None if "audited" in (catalogue().get(task, {}).get("options") or {}) else plan.n
-
-
-def probe_op(task: str) -> Op | None:
-    """The operation that a task of ours asks for; ``None`` for a task of lmms-eval's own."""
-    from harness_heads.tasks.catalogue import operation
-
-    return operation(task)
+    return None if "audited" in (catalogue(include).get(task, {}).get("options") or {}) else plan.n
 
 
 def _finished(folder: Path, tasks: Sequence[str]) -> bool:

@@ -164,7 +164,7 @@ def many_sets(count: int) -> dict[str, float]:
     with torch.no_grad():
         clean = flops(lambda: made(**inputs, use_cache=False, logits_to_keep=1))
     found = {}
-    for scope in ("question", "last"):
+    for scope in SCOPES:
         condition = Condition("mask", rows=(scope,))
         keys = [str(i) for i in range(len(sets))]
         spent = flops(

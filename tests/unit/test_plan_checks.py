@@ -114,3 +114,40 @@ def test_tasks_of_lmms_eval_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     known = plan_checks._installed(())
     assert {"mmstar", "pope"} <= known and "nothing" not in known
+
+
+MINE = """
+task: my_pets
+class: !function harness_heads.tasks.task.HeadTask
+data: {path: ./pets}
+recipe: mcq_matched_mismatched
+columns: {image: image, label: label}
+question: Which digit is shown?
+n: 16
+seed: 7
+options: {text_question: "Which option is the word {option}?"}
+"""
+
+
+def test_a_plan_over_a_benchmark_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its operation is read from the YAML, or from what that includes, and its folder goes to every run."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "my_pets.yaml").write_text(MINE, encoding="utf-8")
+    steered = "include: my_pets.yaml\ntask: my_steered_pets\nrecipe: grid_2x2\nprobe: {op: steer, beta: hard}\n"
+    (tmp_path / "mine" / "my_steered_pets.yaml").write_text(steered, encoding="utf-8")
+    plan, folder = str(tmp_path / "plan.json"), ["--include-path", str(tmp_path / "mine")]
+    claims = ["--claim", f"necessity:{SET}:my_pets", "--claim", f"steerability:{SET}:my_steered_pets"]
+    assert main(["plan", *claims, "-o", plan]) == 1
+    assert "no task is called 'my_pets'" in capsys.readouterr().err
+    assert main(["plan", "--claim", f"necessity:{SET}:my_steered_pets", *folder, "-o", plan]) == 1
+    assert "asks to steer" in capsys.readouterr().err
+    assert main(["plan", *claims, *folder, "-o", plan]) == 0
+    capsys.readouterr()
+    assert main(["run", plan, "-o", str(tmp_path / "out"), "--dry-run"]) == 1  # the folder is not known to the plan
+    assert "no task is called 'my_pets'" in capsys.readouterr().err
+    assert main(["run", plan, *folder, "-o", str(tmp_path / "out"), "--dry-run"]) == 0
+    masked, steer = capsys.readouterr().out.splitlines()
+    assert "--model masked_qwen3vl" in masked and "--tasks my_pets " in masked
+    assert "--model steered_qwen3vl" in steer and "--tasks my_steered_pets " in steer
+    for line in (masked, steer):
+        assert line.endswith(f"--include_path {tmp_path / 'mine'}") or f"--include_path {tmp_path / 'mine'} " in line
