@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from harness_heads.cli.plan_checks import add_include_path, check_plan, check_target
 from harness_heads.errors import HarnessHeadsError
 
 
@@ -37,14 +38,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--item-sd", type=float, default=0.4, help="expected SD of an item's score")
     parser.add_argument("--control-sd", type=float, default=0.01, help="expected SD between control sets")
-    parser.add_argument(
-        "--include-path",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FOLDER",
-        help="folder of task YAMLs of your own",
-    )
+    add_include_path(parser)
     parser.set_defaults(run=run)
 
 
@@ -54,7 +48,6 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         HarnessHeadsError: a plan that could not be run, or a file that holds another plan.
     """
-    from harness_heads.cli.plan_checks import check_plan, check_target
     from harness_heads.protocol.planning import Expectation, draft, plan_text, seconds_per_answer
     from harness_heads.protocol.terminal import print_text
 

@@ -5,6 +5,7 @@ What is wrong with a plan as a file, :mod:`harness_heads.protocol.plan` says; he
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cache
@@ -21,6 +22,18 @@ from harness_heads.tasks.catalogue import catalogue, operation
 
 KINDS = {"mask": "necessity", "ablate": "necessity", "steer": "steerability"}
 """What a task's operation can show; a task of lmms-eval's own, answered under every set by turns, shows necessity."""
+
+
+def add_include_path(parser: argparse.ArgumentParser) -> None:
+    """Register ``--include-path``."""
+    parser.add_argument(
+        "--include-path",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="FOLDER",
+        help="folder of task YAMLs of your own",
+    )
 
 
 def check_plan(plan: Plan, include: Sequence[Path] = ()) -> None:

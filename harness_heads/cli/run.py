@@ -18,7 +18,7 @@ from typing import Any
 from tqdm import tqdm
 
 from harness_heads import controls, head_sets, settings
-from harness_heads.cli.plan_checks import check_plan
+from harness_heads.cli.plan_checks import add_include_path, check_plan
 from harness_heads.conditions import Op
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import HeadSet, empty_set
@@ -70,14 +70,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("run", help="run everything that a plan names", description=__doc__)
     parser.add_argument("plan", type=Path, help="plan file (harness-heads plan writes one)")
     parser.add_argument("-o", "--out", "--output", type=Path, required=True, help="folder of all runs and the report")
-    parser.add_argument(
-        "--include-path",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="FOLDER",
-        help="folder of task YAMLs of your own",
-    )
+    add_include_path(parser)
     parser.add_argument("--dry-run", action="store_true", help="print the commands and stop")
     parser.set_defaults(run=run)
 
