@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 
 from harness_heads import head_sets
-from harness_heads.cli.run_arguments import check_include_path
 from harness_heads.errors import HarnessHeadsError, did_you_mean
 from harness_heads.protocol.formats import counted
 from harness_heads.protocol.pitfalls_plan import model_name
@@ -90,6 +89,8 @@ def _sets(plan: Plan) -> Iterator[str]:
 
 
 def _tasks(plan: Plan, include: Sequence[Path]) -> Iterator[str]:
+    from harness_heads.cli.run_arguments import check_include_path  # loads torch, which no --help should wait for
+
     for folder in include:
         check_include_path(folder)
     folders = tuple(include)

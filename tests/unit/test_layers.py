@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,11 @@ def test_imports_go_upwards_only(path: Path) -> None:
 def test_the_rule_covers_the_whole_package() -> None:
     assert len(sources()) > 30
     assert {unit_of(path) for path in sources()} <= set(RANK)
+
+
+def test_help_waits_for_nothing_heavy() -> None:
+    """The parser of all subcommands is built without torch: help and mistakes in a command are answered at once."""
+    code = "import sys; from harness_heads.cli.main import build_parser; build_parser(); print([*sys.modules])"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "harness_heads.cli.run" in loaded
+    assert not [name for name in HEAVY if f"'{name}'" in loaded]
