@@ -39,7 +39,7 @@ _EXTRA: Mapping[str, tuple[type, ...]] = {
     "correct": (Mapping,),
     "distractor_option": (int, NoneType),
     "audit": (Mapping,),
-    "cells": (Mapping,),
+    "cells": (list, tuple),
 }
 
 

@@ -253,7 +253,7 @@ def _record(world: World, task: str, recipe: str, i: int, arms: Any, regions: An
     d = (c + 1 + i // 4 % 3) % 4
     extra: dict[str, Any] = {"correct": {"text": (c + 2) % 4}}
     if recipe == "grid_2x2":
-        extra = {"cells": {"correct": c, "distractor": d}, "distractor_option": d}
+        extra = {"cells": list("ABCD"), "distractor_option": d}
     # one content hash an item and task: two tasks may show the same picture and still are different items
     content = {"task": task, "seed": world.seed, "i": i}
     cluster = f"image-{i % world.clusters if world.clusters else i}"
