@@ -60,7 +60,12 @@ def check_generation(
     length = inputs["input_ids"].shape[1]
     with engine.generating(shared, condition, regions=regions, image_sizes=image_sizes) as watch:
         made = generate(**arguments)
-    rows = [DenseRow(frozenset(target.heads), target.action) for target in watch.overwrite.targets]
+    # heads as they were asked for, not as the context understood them
+    asked = missing if len(missing) > 1 else missing * len(watch.overwrite.targets)
+    rows = [
+        DenseRow(frozenset(one.heads), target.action)
+        for one, target in zip(asked, watch.overwrite.targets, strict=True)
+    ]
     forced = LogitsProcessorList([_Forced(made.sequences[:, length:])])
 
     def reference(rows: Sequence[DenseRow]) -> Tensor:
