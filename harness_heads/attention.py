@@ -131,12 +131,14 @@ def _attention_for(base_name: str) -> Callable[..., tuple[Tensor, Tensor | None]
 def _kernel(base_name: str, module: nn.Module) -> Callable[..., Any]:
     if base_name == "eager":
         # every modeling file brings its own eager function; the interface knows it only at the call site
+        # an untyped registry of transformers
         return sys.modules[type(module).__module__].eager_attention_forward  # type: ignore[no-any-return]
-    return ALL_ATTENTION_FUNCTIONS[base_name]  # type: ignore[no-any-return]
+    return ALL_ATTENTION_FUNCTIONS[base_name]  # type: ignore[no-any-return]  # an untyped registry of transformers
 
 
 for _base, _mask in (("sdpa", sdpa_mask), ("eager", eager_mask)):
     # a compiled first call would run without the intervention
+    # transformers leaves it untyped
     AttentionInterface.register(_PREFIX + _base, torch.compiler.disable(_attention_for(_base)))  # type: ignore[no-untyped-call]
     AttentionMaskInterface.register(_PREFIX + _base, _mask)
 
@@ -187,6 +189,7 @@ def handling(handler: Handler) -> Iterator[None]:
 
 def kernel_name(model: nn.Module, family: Family) -> str:
     """Name of the text decoder's own kernel (``sdpa`` or ``eager``), installed or not."""
+    # torch types every attribute of a module as Tensor | Module
     name = str(family.decoder(model).config._attn_implementation_internal)  # type: ignore[union-attr]
     name = name.removeprefix(_PREFIX)
     if name not in BASES:

@@ -20,6 +20,7 @@ OPS: tuple[Op, ...] = ("mask", "steer", "ablate")
 ROW_GROUPS = ("prefix", "image", "question", "tail", "last")
 """Groups of query positions: before the first image token; first to last image token; after it up to the end of the
 user turn; the template's own tokens after that; the final prompt row (a part of tail)."""
+MAX_BETA = 1e30  # scores are float32, and a sum of infinities is no number
 PHASES = ("both", "prefill", "decode")
 NUMERICS = ("float32", "bf16_round")
 ABLATIONS = ("zero", "uniform")
@@ -70,8 +71,10 @@ class Condition:
                 raise HarnessHeadsError("condition: steer needs beta, a finite number or 'hard'")
             if self.beta != "hard" and (isinstance(self.beta, bool) or not isinstance(self.beta, int | float)):
                 raise HarnessHeadsError(f"condition: beta={self.beta!r} is no number; write a finite number or 'hard'")
-            if self.beta != "hard" and not math.isfinite(self.beta):
+            if isinstance(self.beta, float) and not math.isfinite(self.beta):
                 raise HarnessHeadsError(f"condition: beta={self.beta} is not finite; write 'hard' for the exact limit")
+            if self.beta != "hard" and abs(self.beta) > MAX_BETA:
+                raise HarnessHeadsError(f"condition: |beta| above {MAX_BETA:g} is no float32 score; write 'hard'")
         elif self.beta is not None:
             raise HarnessHeadsError(f"condition: {self.op} takes no beta (got {self.beta}); only steer does")
         if self.keep_self and self.op != "mask":

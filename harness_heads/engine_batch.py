@@ -45,6 +45,7 @@ def run_batch(
 
 def logits_of(model: nn.Module, family: Family, hidden: Tensor) -> Tensor:
     """Logits (B, V) of normed final hidden states (B, d), final bound included (Gemma 2)."""
+    # torch types every attribute of a module as Tensor | Module
     logits: Tensor = model.get_output_embeddings()(hidden)  # type: ignore[operator]
     bound = getattr(family.decoder(model).config, "final_logit_softcapping", None)
     return logits if bound is None else torch.tanh(logits / bound) * bound

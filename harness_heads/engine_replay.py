@@ -103,6 +103,7 @@ def run_replay(
             if handler.last_keys is not None:
                 hidden = _call(layers[index], clean, index, hidden[:, -1:], length)
         assert hidden is not None
+        # torch types every attribute of a module as Tensor | Module
         normed = family.decoder(model).norm(hidden[:, -1])  # type: ignore[operator]
         return Outcome(logits_of(model, family, normed), handler.mass, handler.acted)
 

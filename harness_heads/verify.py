@@ -50,12 +50,13 @@ class Proof:
             tried in ``generate``, prompt and decode step.
         layers: decoder layers in which touched heads were seen to change.
         heads: how many heads were touched.
-        untouched_bit_equal: whether every untouched head of a touched layer stayed bit-equal on the same input.
+        untouched_bit_equal: whether every untouched head of a touched layer stayed bit-equal on the same input; false
+            where text was generated alone, for which that is not looked at.
         reference_gap: largest difference of log-probabilities between engine and dense reference.
         effect: largest change of log-probabilities that the reference itself shows against no intervention.
         tolerance: what the gap was held to.
         local_gap: largest difference of a touched head's output to the reference on the same input, as a share of the
-            largest value.
+            largest value; ``None`` where text was generated alone.
         weak: conditions whose own effect was not at least twice the tolerances, in logits or locally: there the proof
             could not have told acting from not acting.
         dtype: the model's.
@@ -68,7 +69,7 @@ class Proof:
     reference_gap: float
     effect: float
     tolerance: float
-    local_gap: float
+    local_gap: float | None
     weak: tuple[str, ...]
     dtype: str
 
@@ -85,7 +86,7 @@ class Shown:
     gap: float
     effect: float
     tolerance: float
-    local_gap: float = 0.0
+    local_gap: float | None = None
     local_effect: float = 0.0
     local_tolerance: float = 0.0
 
@@ -126,16 +127,18 @@ class Ledger:
         if not self.shown:
             return None
         names = dict.fromkeys(one.name for one in self.shown)
+        # a head that changes beside the set is an error, so what was looked at held
+        local = [one.local_gap for one in self.shown if one.local_gap is not None]
         strong = {one.name for one in self.shown if not one.weak}
         return Proof(
             tuple(names),
             tuple(sorted(set[int]().union(*self.layers.values()))),
             len(self.heads),
-            True,
+            bool(local),
             max(one.gap for one in self.shown),
             max(one.effect for one in self.shown),
             max(one.tolerance for one in self.shown),
-            max(one.local_gap for one in self.shown),
+            max(local, default=None),
             tuple(name for name in names if name not in strong),
             str(self.dtype).removeprefix("torch."),
         )

@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("lmms_eval: interrupted; run the same command with the same --output_path to go on", file=sys.stderr)
         return 130
-    except Exception as error:
+    except Exception as error:  # lmms-eval raises what it likes; ours are told in one line, others with their trace
         cause = _ours(error) or in_our_words(error)
         if cause is not None:
             print(f"lmms_eval: error: {cause}", file=sys.stderr)

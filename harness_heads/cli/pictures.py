@@ -62,8 +62,8 @@ class _Pictures(Mapping[str, str]):
         doc = built.get(item) if built is not None else None
         if built is None or doc is None:
             return None
-        for picture in doc["arms"][arm]["pictures"]:  # type: ignore[index]
-            image = paint(picture, built["source"])  # type: ignore[arg-type]
+        for picture in doc["arms"][arm]["pictures"]:  # type: ignore[index]  # plain JSON of the item
+            image = paint(picture, built["source"])  # type: ignore[arg-type]  # plain JSON of the item
             if image_sha(image) == sha:
                 buffer = io.BytesIO()
                 image.thumbnail((448, 448))

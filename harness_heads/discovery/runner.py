@@ -219,7 +219,7 @@ def _read_batch(
                 job.sources,
                 sample.regions[ask.target],
                 out_row=options.out_row,
-                rule=options.region_rule,  # type: ignore[arg-type]
+                rule=options.region_rule,  # type: ignore[arg-type]  # a word that Options checked
                 rng=rngs[row],
                 maps=maps,
                 name=name,
@@ -273,7 +273,7 @@ def _null_maps(loaded: Loaded, job: Job, asks: Sequence[tuple[Sample, Ask]]) -> 
             job.calibrated,
             sample.regions[ask.target],
             out_row=job.options.out_row,
-            rule=job.options.region_rule,  # type: ignore[arg-type]
+            rule=job.options.region_rule,  # type: ignore[arg-type]  # a word that Options checked
             rng=np.random.default_rng(0),
             maps=job.calibrated,
             name=sample.id,

@@ -85,6 +85,7 @@ class Family:
 
     def decoder(self, model: nn.Module) -> nn.Module:
         """The text decoder: it owns ``layers`` and ``norm``."""
+        # torch types every attribute of a module as Tensor | Module
         decoder: nn.Module = model.get_decoder()  # type: ignore[operator]
         if not hasattr(decoder, "layers"):
             raise HarnessHeadsError(f"family {self.name}: {type(decoder).__name__} has no layers; load the full model")
@@ -92,6 +93,7 @@ class Family:
 
     def layers(self, model: nn.Module) -> list[nn.Module]:
         """Decoder layers in order."""
+        # torch types every attribute of a module as Tensor | Module
         return list(self.decoder(model).layers)  # type: ignore[arg-type]
 
     def attention_modules(self, model: nn.Module) -> dict[int, nn.Module]:
@@ -112,6 +114,7 @@ class Family:
         for index in range(len(self.layers(model))):
             count = heads_of(modules[index]) if index in modules else 0
             heads.append(count)
+            # torch types every attribute of a module as Tensor | Module
             kv_heads.append(count // int(modules[index].num_key_value_groups) if index in modules else 0)  # type: ignore[arg-type]
         return Geometry(tuple(heads), tuple(kv_heads))
 

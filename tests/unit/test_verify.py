@@ -217,6 +217,7 @@ def test_generation_is_proved(name: str, dtype: torch.dtype) -> None:
     proof = engine.proof
     assert proof is not None and proof.conditions[0] == "mask:image (generated)"
     assert proof.layers == tuple({softmax[0], softmax[-1]})
+    assert proof.local_gap is None and not proof.untouched_bit_equal  # looked at on prompts alone
     assert proof.weak == () and proof.reference_gap < (1e-5 if dtype == torch.float64 else 1e-3) < proof.effect
 
 
