@@ -55,6 +55,10 @@ class Condition:
 
     def __post_init__(self) -> None:
         _known("op", self.op, OPS)
+        if not isinstance(self.keys, str):
+            raise HarnessHeadsError(
+                f"condition: keys={self.keys!r} is no word; write 'image', 'text' or a region's name"
+            )
         _known("phase", self.phase, PHASES)
         _known("numerics", self.numerics, NUMERICS)
         _known("ablation", self.ablation, ABLATIONS)
@@ -158,7 +162,6 @@ def _beta_word(beta: Beta) -> str:
 
 
 def _known(what: str, word: str, known: Sequence[str]) -> None:
-    if word not in known:
-        raise HarnessHeadsError(
-            f"condition: unknown {what} {word!r}{did_you_mean(word, known)} (known: {', '.join(known)})"
-        )
+    if not isinstance(word, str) or word not in known:
+        near = did_you_mean(word, known) if isinstance(word, str) else ""
+        raise HarnessHeadsError(f"condition: unknown {what} {word!r}{near} (known: {', '.join(known)})")

@@ -13,23 +13,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from harness_heads.attention import kernel_name, refuse_unsupported
+from harness_heads.attention import Handler, kernel_name, refuse_unsupported
 from harness_heads.conditions import Condition
 from harness_heads.engine_dose import doses
 from harness_heads.engine_generate import Watch, acting
 from harness_heads.engine_options import option_logprobs, option_tokens, total_mass, with_answer_prefix, without_padding
 from harness_heads.engine_prompts import Prompts
-from harness_heads.engine_run import Mode, Runner
+from harness_heads.engine_run import Mode, Runner, unwatched
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import family_of
-from harness_heads.heads import Head, HeadSet
-from harness_heads.interventions import Action, resolve
+from harness_heads.heads import HeadSet
+from harness_heads.interventions import resolve
 from harness_heads.layouts import PromptLayout
 from harness_heads.regions import Region
-from harness_heads.verify import Ledger, Proof, self_check
+from harness_heads.verify import SelfCheck
 from harness_heads.verify_generation import check_generation
+from harness_heads.verify_proof import Ledger, Proof
 
 NONE = "none"
 
@@ -137,9 +138,7 @@ class Engine:
             if not bool(action.rows.any()):
                 raise HarnessHeadsError(f"condition {name}: options are read off the prompt, no row is ever decoded")
         tokens = option_tokens(self.family, self.processor, options)
-        acting = [heads for heads in sets if len(heads)]
-        if self.verify and actions and acting:
-            self_check(self, inputs, acting, list(actions.values()))
+        check = SelfCheck.of(self, inputs, sets, actions) if self.verify and actions else None
         every = [one.heads for one in sets]
         clean = self._runner.record(inputs, every, list(actions.values()))
         host = option_logprobs(clean.logits[None], tokens)[0]
@@ -149,7 +148,8 @@ class Engine:
             answers.option_mass[NONE] = {empty[0]: total_mass(host)}
             answers.numerics.update(self._numerics(0.0, "host"))
             return answers
-        outcomes, way = self._runner.run(clean, every, actions)
+        watch = check.findings.around(clean.record) if check else unwatched
+        outcomes, way = self._runner.run(clean, every, actions, watch)
         gap = 0.0
         for number, name in enumerate(actions):
             logprobs = option_logprobs(outcomes[name].logits, tokens)
@@ -159,6 +159,10 @@ class Engine:
             baseline = answers.logprobs[name][empty[0]]
             gap = max(gap, *(abs(baseline[option] - host[option]) for option in options), 0.0)
         answers.numerics.update(self._numerics(gap, way))
+        if check:
+            replayed = way == "replay"
+            first_rows = {n: self._runner.first_row(clean, a) if replayed else 0 for n, a in actions.items()}
+            check.hold(clean, outcomes, first_rows, [answers.dose[name][keys[i]] for i, name in check.wanted])
         return answers
 
     @contextmanager
@@ -169,6 +173,7 @@ class Engine:
         *,
         regions: Mapping[str, Region] | None = None,
         image_sizes: Sequence[tuple[int, int]] = (),
+        around: Callable[[Watch], Handler] = lambda watch: watch,
     ) -> Iterator[Watch]:
         """Context in which ``model.generate`` and ``model(...)`` run under the intervention.
 
@@ -178,6 +183,7 @@ class Engine:
         Args:
             heads: one set for all rows of the batch, or one per row.
             regions, image_sizes: needed when the condition names a region; all rows must then hold one prompt.
+            around: puts what looks on around the watch.
 
         Yields:
             A watch; after a prefill that holds the empty set beside others, its ``doses()`` say what those moved.
@@ -192,7 +198,7 @@ class Engine:
         prompts = Prompts(
             self.model, self.family, self.processor, [s.heads for s in sets], condition, regions or {}, image_sizes
         )
-        with acting(prompts) as watch:
+        with acting(prompts, around) as watch:
             yield watch
 
     def prove_generation(
@@ -216,13 +222,6 @@ class Engine:
         """
         if self.verify:
             check_generation(self, generate, inputs, sets, condition, regions or {}, image_sizes)
-
-    def logprobs_under(self, inputs: Mapping[str, Any], heads: Sequence[Head], action: Action) -> Tensor:
-        """Log-probabilities (V,) of the final row under an action, as :meth:`answer` computes them; float64."""
-        sets = [(), tuple(heads)]
-        clean = self._runner.record(inputs, sets, [action])
-        outcome = self._runner.run(clean, sets, {"": action})[0][""]
-        return outcome.logits[1].double().log_softmax(-1)
 
     def _numerics(self, gap: float, mode: str) -> dict[str, Any]:
         dtype = str(self.dtype).removeprefix("torch.")

@@ -6,13 +6,13 @@ family but that, and is the fallback and the yardstick of the replaying engine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from harness_heads.attention import handling, installed
+from harness_heads.attention import Handler, handling, installed
 from harness_heads.engine_handlers import Overwrite, Target
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import Family
@@ -30,15 +30,19 @@ class Outcome(NamedTuple):
 
 
 def run_batch(
-    model: nn.Module, family: Family, decoder_kwargs: Mapping[str, Any], targets: Sequence[Target]
+    model: nn.Module,
+    family: Family,
+    decoder_kwargs: Mapping[str, Any],
+    targets: Sequence[Target],
+    watch: Callable[[Overwrite], Handler],
 ) -> Outcome:
-    """One batch: row b is the prompt under ``targets[b]``."""
+    """One batch: row b is the prompt under ``targets[b]``; ``watch`` puts what looks on around the handler."""
     decoder = family.decoder(model)
     given = decoder_kwargs.get("inputs_embeds")
     prompt: Tensor = decoder_kwargs["input_ids"] if given is None else given
     overwrite = Overwrite(targets, prompt.device, prompt.shape[1])
     repeated = repeat(decoder_kwargs, len(targets))
-    with torch.no_grad(), installed(model, family), handling(overwrite):
+    with torch.no_grad(), installed(model, family), handling(watch(overwrite)):
         hidden = decoder(**repeated).last_hidden_state[:, -1]
         return Outcome(logits_of(model, family, hidden), overwrite.mass, overwrite.acted)
 

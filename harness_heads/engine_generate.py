@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
-from harness_heads.attention import Call, handling, installed
+from harness_heads.attention import Call, Handler, handling, installed
 from harness_heads.engine_handlers import Overwrite
 from harness_heads.engine_prompts import Prompts, same_prompt
 from harness_heads.errors import HarnessHeadsError
@@ -49,22 +49,24 @@ class Watch:
             self.overwrite = Overwrite(self.prompts.targets(arguments), ids.device, 0, prove=True)
         new = arguments["input_ids"] if arguments.get("input_ids") is not None else arguments["inputs_embeds"]
         if seen:
-            self._refuse_foreign(seen, arguments)
+            self._refuse_foreign(seen, kwargs, arguments.get("input_ids"))
         self.overwrite.length = seen + new.shape[1]
         self.prefill = seen == 0
         if self.prefill:
             self.clean = {}
         self.forwards += 1
 
-    def _refuse_foreign(self, seen: int, arguments: Mapping[str, Any]) -> None:
+    def _refuse_foreign(self, seen: int, given: Mapping[str, Any], ids: Tensor | None) -> None:
         """Raise for a cache whose prompt was not watched: what it holds is not known, and nothing would act."""
         if seen > self.overwrite.length:
             raise HarnessHeadsError(
                 f"the cache holds {seen} tokens, of which this context has seen {self.overwrite.length}: open the "
                 "context before the prompt is read, and read a prompt anew for every context"
             )
-        ids = arguments.get("input_ids")
-        if ids is not None and bool((ids == self.prompts.family.image_token(self.prompts.model.config)).any()):
+        holds = ids is not None and bool((ids == self.prompts.family.image_token(self.prompts.model.config)).any())
+        pixels = any("pixel_values" in name and value is not None for name, value in given.items())
+        # a model may generate the image token: one token without pixels is text
+        if holds and ids is not None and (pixels or ids.shape[1] > 1):
             raise HarnessHeadsError("a new image on a filled cache is not supported; give the whole prompt at once")
 
     def attend(self, layer: int, call: Call) -> Tensor:
@@ -148,10 +150,13 @@ def _refuse_beams(*_: Any, **__: Any) -> NoReturn:
 
 
 @contextmanager
-def acting(prompts: Prompts) -> Iterator[Watch]:
+def acting(prompts: Prompts, around: Callable[[Watch], Handler] = lambda watch: watch) -> Iterator[Watch]:
     """The intervention acts in every forward and ``generate`` of the model inside this context.
 
     A forward without a cache, or with an empty one, is a new prompt; later forwards on that cache continue it.
+
+    Args:
+        around: puts what looks on around the watch.
     """
     model = prompts.model
     watch = Watch(prompts, Overwrite((), torch.device("cpu"), 0))
@@ -159,7 +164,7 @@ def acting(prompts: Prompts) -> Iterator[Watch]:
     try:
         with (
             installed(model, prompts.family),
-            handling(watch),
+            handling(around(watch)),
             _vision_arguments(model, watch.vision),
             _generation_refused(model),
         ):

@@ -7,7 +7,7 @@ prefix attention). The final layer runs for the last row alone, over keys and va
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from harness_heads.attention import handling, installed
+from harness_heads.attention import Handler, handling, installed
 from harness_heads.engine_batch import Outcome, logits_of
 from harness_heads.engine_clean import Clean
 from harness_heads.engine_handlers import Target
@@ -49,8 +49,8 @@ def first_difference(action: Action, clean: Clean, way: str) -> int:
 
 def _first_difference(action: Action, mask: Tensor | None) -> int:
     rows, keys = action.rows, action.keys | action.others
-    if action.condition.op == "ablate":
-        keys = torch.ones_like(keys)
+    if action.condition.op == "ablate" or action.condition.numerics == "bf16_round":
+        keys = torch.ones_like(keys)  # what these do to a row does not depend on the keys it sees
     if mask is None:
         first_key = int(keys.nonzero()[0])
         return max(action.first_row, first_key)
@@ -74,9 +74,18 @@ def _as_bool(mask: Tensor) -> Tensor:
 
 
 def run_replay(
-    model: nn.Module, family: Family, clean: Clean, jobs: Sequence[Job], first_row: int, length: int
+    model: nn.Module,
+    family: Family,
+    clean: Clean,
+    jobs: Sequence[Job],
+    first_row: int,
+    length: int,
+    watch: Callable[[ReplayHandler], Handler],
 ) -> Outcome:
     """Replay rows ``first_row`` .. T-1 for every job; jobs come in order of their join layers.
+
+    Args:
+        watch: puts what looks on around the handler.
 
     Raises:
         CannotReplay: if the model's layers are not a plain chain.
@@ -85,7 +94,7 @@ def run_replay(
     start = jobs[0].join
     handler = _handler(clean, jobs, first_row, length)
     hidden: Tensor | None = None
-    with torch.no_grad(), installed(model, family), handling(handler):
+    with torch.no_grad(), installed(model, family), handling(watch(handler)):
         for index in range(start, len(layers)):
             joining = sum(job.join == index for job in jobs)
             if joining:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -11,10 +11,12 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from harness_heads.attention import Handler
 from harness_heads.engine_batch import Outcome, run_batch
 from harness_heads.engine_clean import Clean, clean_pass
 from harness_heads.engine_dose import key_sets
-from harness_heads.engine_handlers import Record, Target
+from harness_heads.engine_handlers import Overwrite, Record, Target
+from harness_heads.engine_prefix import ReplayHandler
 from harness_heads.engine_replay import CannotReplay, Job, check_chain, first_difference, run_replay
 from harness_heads.families import Family
 from harness_heads.heads import Head
@@ -23,6 +25,12 @@ from harness_heads.interventions import Action
 Mode = Literal["auto", "batch", "replay"]
 CPU_ROWS, GPU_ROWS = 1280, 16384  # rows that run together by default: near the caches, or enough to fill a GPU
 Heads = tuple[Head, ...]
+Watch = Callable[[Overwrite | ReplayHandler], Handler]
+
+
+def unwatched(handler: Overwrite | ReplayHandler) -> Handler:
+    """Nothing looks on."""
+    return handler
 
 
 @dataclass(frozen=True)
@@ -51,31 +59,41 @@ class Runner:
         record = Record(layers, rows.nonzero()[:, 0].to(ids.device), keys.to(ids.device), min(joins, default=None))
         return clean_pass(self.model, self.family, inputs, record, joins)
 
-    def run(self, clean: Clean, sets: Sequence[Heads], actions: Mapping[str, Action]) -> tuple[dict[str, Outcome], str]:
+    def run(
+        self, clean: Clean, sets: Sequence[Heads], actions: Mapping[str, Action], watch: Watch
+    ) -> tuple[dict[str, Outcome], str]:
         """Outcomes by action, row i for set i, and the way they were computed (``replay`` or ``batch``).
 
         Every batch of rows that begin at the same place holds the empty set once, joined with the earliest set: it is
         the baseline of all actions in that batch.
+
+        Args:
+            watch: puts what looks on around the handler of every batch.
         """
         if self.mode != "batch" and any(sets):
             try:
                 check_chain(self.model, self.family, clean)
-                return self._grouped(clean, sets, actions), "replay"
+                return self._grouped(clean, sets, actions, watch), "replay"
             except CannotReplay:
                 if self.mode == "replay":
                     raise
-        return self._all_rows(clean, sets, actions), "batch"
+        return self._all_rows(clean, sets, actions, watch), "batch"
 
     def _together(self, rows: int) -> int:
         """How many sets of ``rows`` rows run together."""
         on_gpu = next(self.model.parameters()).device.type != "cpu"
         return self.chunk or max(1, (GPU_ROWS if on_gpu else CPU_ROWS) // rows)
 
-    def _grouped(self, clean: Clean, sets: Sequence[Heads], actions: Mapping[str, Action]) -> dict[str, Outcome]:
-        way = self.family.replay_way(self.model)
+    def first_row(self, clean: Clean, action: Action) -> int:
+        """First row of the prompt that is replayed; rows before it are the clean pass's."""
+        return first_difference(action, clean, self.family.replay_way(self.model))
+
+    def _grouped(
+        self, clean: Clean, sets: Sequence[Heads], actions: Mapping[str, Action], watch: Watch
+    ) -> dict[str, Outcome]:
         starts: dict[int, dict[str, Action]] = {}
         for name, action in actions.items():
-            starts.setdefault(first_difference(action, clean, way), {})[name] = action
+            starts.setdefault(self.first_row(clean, action), {})[name] = action
         outcomes: dict[str, Outcome] = {}
         for first_row, group in starts.items():
             jobs, rows = _jobs(sets, group)
@@ -84,16 +102,18 @@ class Runner:
             length = next(iter(group.values())).length
             for part in _even_chunks(jobs_in_order, self._together(length - first_row)):
                 chosen = [jobs[i] for i in part]
-                parts.append(run_replay(self.model, self.family, clean, chosen, first_row, length))
+                parts.append(run_replay(self.model, self.family, clean, chosen, first_row, length, watch))
             back = torch.tensor(jobs_in_order, device=parts[0].logits.device).argsort()
             outcomes.update(_distribute(_concatenated(parts), rows, back))
         return {name: outcomes[name] for name in actions}
 
-    def _all_rows(self, clean: Clean, sets: Sequence[Heads], actions: Mapping[str, Action]) -> dict[str, Outcome]:
+    def _all_rows(
+        self, clean: Clean, sets: Sequence[Heads], actions: Mapping[str, Action], watch: Watch
+    ) -> dict[str, Outcome]:
         jobs, rows = _jobs(sets, actions)
         targets = [job.target for job in jobs]
         parts = [
-            run_batch(self.model, self.family, clean.decoder_kwargs, [targets[i] for i in part])
+            run_batch(self.model, self.family, clean.decoder_kwargs, [targets[i] for i in part], watch)
             for part in _even_chunks(list(range(len(targets))), self._together(clean.length))
         ]
         back = torch.arange(len(jobs), device=parts[0].logits.device)

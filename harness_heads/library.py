@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -48,7 +48,9 @@ def Steer(
     numerics: str = "float32",
 ) -> Intervention:
     """Raise the scores of region ``keys`` by ``beta`` and lower those of all other image tokens by as much."""
-    return Intervention(_heads(heads), Condition("steer", keys, _rows(rows), beta, phase=phase, numerics=numerics))
+    return Intervention(
+        _heads(heads), Condition("steer", keys, _rows(rows), _beta(beta), phase=phase, numerics=numerics)
+    )
 
 
 def Ablate(heads: Heads, rows: Rows = ("all",), *, phase: str = "both", ablation: str = "zero") -> Intervention:
@@ -78,6 +80,9 @@ def intervene(
         HarnessHeadsError: if the model, its state or the heads are not supported, or when the context closes without
             the intervention having touched anything.
     """
+    if not isinstance(intervention, Intervention):
+        raise HarnessHeadsError(f"intervene: {intervention!r} is no intervention; write Mask(heads), Steer or Ablate")
+    _check_regions(regions, "intervene")
     family = family_of(model)
     geometry = family.geometry(model)
     for head in intervention.heads:
@@ -93,7 +98,7 @@ def read(
     model: Any,
     inputs: Mapping[str, Any],
     *,
-    rows: Rows | Sequence[int] = ("last",),
+    rows: Rows | int | Sequence[int] = ("last",),
     regions: Mapping[str, Region] | None = None,
     image_sizes: Sequence[tuple[int, int]] = (),
     processor: Any = None,
@@ -111,14 +116,19 @@ def read(
     Raises:
         HarnessHeadsError: for a batch, a row that the prompt does not hold, or an unsupported model.
     """
+    _check_regions(regions, "read")
     family = family_of(model)
+    if "input_ids" not in inputs:
+        raise HarnessHeadsError("read: inputs hold no input_ids; pass what the host's processor made")
     if inputs["input_ids"].shape[0] != 1:
         raise HarnessHeadsError(f"read: one prompt at a time, got a batch of {inputs['input_ids'].shape[0]}")
     inputs = without_padding(inputs)
     layout = family.layout(model.config, inputs, image_sizes, processor)
     named = regions or {}
     keys = [layout.image_positions, *(layout.region_tokens(region, name=name) for name, region in named.items())]
-    asked = (rows,) if isinstance(rows, str) else tuple(rows)
+    asked: tuple[Any, ...] = (rows,) if isinstance(rows, str | int) else tuple(rows)
+    if not asked:
+        raise HarnessHeadsError("read: rows is empty; name row groups or row numbers")
     if any(isinstance(row, str) for row in asked):
         positions = layout.rows([str(row) for row in asked])
     else:
@@ -138,8 +148,28 @@ def _row(row: Any, length: int) -> int:
 
 
 def _rows(rows: Rows) -> tuple[str, ...]:
+    if not isinstance(rows, str | Sequence):
+        raise HarnessHeadsError(f"intervention: rows={rows!r}; write a row group or several, for example ('last',)")
     return (rows,) if isinstance(rows, str) else tuple(rows)
 
 
 def _heads(heads: Heads) -> tuple[Head, ...]:
+    if not isinstance(heads, Iterable):
+        raise HarnessHeadsError(f"intervention: heads={heads!r}; write (layer, head) pairs, for example [(12, 3)]")
     return tuple(as_head(head, "intervention") for head in heads)
+
+
+def _beta(beta: Any) -> Beta:
+    """A number of any kind (numpy's too) as Python's."""
+    return float(beta) if isinstance(beta, Real) and not isinstance(beta, bool | int) else beta
+
+
+def _check_regions(regions: Any, caller: str) -> None:
+    """Raise unless it is ``None`` or a mapping of names to regions."""
+    if regions is None:
+        return
+    if not isinstance(regions, Mapping):
+        raise HarnessHeadsError(f"{caller}: regions={regions!r}; write a mapping of names to Region(...)")
+    for name, region in regions.items():
+        if not isinstance(region, Region):
+            raise HarnessHeadsError(f"{caller}: region {name!r} is {region!r}; write Region(((x0, y0, x1, y1),))")

@@ -1,11 +1,20 @@
 """Proof, on the loaded model and a real prompt, that interventions do what they say.
 
-Four checks, made before anything is scored under a kind of condition that was not proved before:
+Six checks, made before anything is scored under a kind of condition that was not proved before. On the host's own
+forward under the intervention:
 
 * fired: in every layer that a set names, the function ran, and masked keys have mass exactly 0, steered ones more;
-* untouched: on a touched layer's own input, the outputs of all untouched heads are bit-equal to the base kernel's;
-* local: on that input, the outputs of the touched heads are those of the dense reference;
-* reference: the engine's logits are those of a full forward with the dense reference in every layer.
+* untouched: on each layer's own input, the outputs of all untouched heads are bit-equal to the base kernel's.
+
+On it, and on the pass that is scored with its sets together:
+
+* local: on each layer's own input, all heads' outputs are those of the dense reference.
+
+On the pass that is scored:
+
+* rows: what is taken from the clean pass does not differ under the reference;
+* reference: logits are those of a full forward with the dense reference in every layer, the empty set's too;
+* dose: masses before and after are the reference's.
 
 The reference is :mod:`harness_heads.verify_reference`. In 16 bits the logits of two right implementations differ by
 much, and the local check is the sharper one.
@@ -14,181 +23,141 @@ much, and the local check is the sharper one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from harness_heads.attention import Call, forward_arguments, handling, installed
+from harness_heads.attention import Call, Handler, forward_arguments, handling, installed
 from harness_heads.conditions import Condition
+from harness_heads.engine_batch import Outcome
+from harness_heads.engine_clean import Clean
 from harness_heads.engine_handlers import Overwrite, Target
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import Head, HeadSet
 from harness_heads.interventions import Action
+from harness_heads.verify_beside import LOCAL, ROUNDED, Beside, Findings, local_tolerance
+from harness_heads.verify_proof import Shown, kind
 from harness_heads.verify_reference import Dense, DenseRow
 
 if TYPE_CHECKING:
     from harness_heads.engine import Engine
 
-# largest difference of log-probabilities to the reference, by dtype: kernels round differently, 16-bit ones much more
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-3, torch.bfloat16: 0.25, torch.float16: 0.05}
-# largest difference of a touched head's output on the same input, as a share of the largest value it can output
-LOCAL = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 0.02, torch.float16: 0.005}
-ROUNDED = 0.25  # the same under bf16_round: a score that falls to the other side of a rounding step moves by up to that
+Dose = Mapping[str, float]
+# largest difference of log-probabilities to the reference, by dtype: kernels round differently, 16-bit ones much more;
+# norms, rotary angles and linear attention of the hosts compute in float32 where the model is float64
+TOLERANCE = {torch.float64: 1e-4, torch.float32: 2e-3, torch.bfloat16: 0.5, torch.float16: 0.1}
+DOSE = {torch.float64: 1e-4, torch.float32: 1e-3, torch.bfloat16: 0.05, torch.float16: 0.02}  # difference of mean mass
 LIKELY = -10.0  # log-probability of tokens that are compared: rounding of improbable ones is not of interest
 COMPARED = 50  # at least so many tokens are compared, the likeliest; a large vocabulary may hold none above LIKELY
+SHARE = 0.25  # in 16 bits the gap may be such a share of the effect: there the local check is the sharp one
 NOISE = 5.0  # the gap may be so many times what the reference differs from the host's own forward without intervention
 
 
-@dataclass(frozen=True)
-class Proof:
-    """What was proved.
+@dataclass(eq=False)
+class SelfCheck:
+    """What has yet to be proved of one prompt's run: made before it, held to the reference after it.
 
     Attributes:
-        conditions: names of the conditions that were tried, one of every kind; ``(generated)`` behind those that were
-            tried in ``generate``, prompt and decode step.
-        layers: decoder layers in which touched heads were seen to change.
-        heads: how many heads were touched.
-        untouched_bit_equal: whether every untouched head of a touched layer stayed bit-equal on the same input; false
-            where text was generated alone, for which that is not looked at.
-        reference_gap: largest difference of log-probabilities between engine and dense reference.
-        effect: largest change of log-probabilities that the reference itself shows against no intervention.
-        tolerance: what the gap was held to.
-        local_gap: largest difference of a touched head's output to the reference on the same input, as a share of the
-            largest value; ``None`` where text was generated alone.
-        weak: conditions whose own effect was not at least twice the tolerances, in logits or locally: there the proof
-            could not have told acting from not acting.
-        dtype: the model's.
+        wanted: (index of the set, condition) pairs to look at: sets until each layer that any set names is covered.
+        findings: of the pass that is scored.
     """
 
-    conditions: tuple[str, ...]
-    layers: tuple[int, ...]
-    heads: int
-    untouched_bit_equal: bool
-    reference_gap: float
-    effect: float
-    tolerance: float
-    local_gap: float | None
-    weak: tuple[str, ...]
-    dtype: str
+    engine: Engine
+    inputs: Mapping[str, Any]
+    sets: Sequence[HeadSet]
+    actions: Mapping[str, Action]
+    wanted: list[tuple[int, str]]
+    findings: Findings
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON value."""
-        return {**asdict(self), "conditions": list(self.conditions), "layers": list(self.layers), "weak": [*self.weak]}
+    @classmethod
+    def of(
+        cls, engine: Engine, inputs: Mapping[str, Any], sets: Sequence[HeadSet], actions: Mapping[str, Action]
+    ) -> SelfCheck | None:
+        """The check of every kind of action that was not proved before; ``None`` if there is none.
 
+        That each further set acts on each prompt is told by its dose (:mod:`harness_heads.engine_dose`).
 
-@dataclass(frozen=True)
-class Shown:
-    """What one condition showed on one set."""
+        Raises:
+            HarnessHeadsError: one line that names the layer, head or condition that fails in the host's own forward.
+        """
+        wanted: list[tuple[int, str]] = []
+        kinds: set[Condition] = set()
+        for name, action in actions.items():
+            if kind(action.condition) in kinds:
+                continue
+            kinds.add(kind(action.condition))
+            missing = engine.ledger.missing("prompt", [one for one in sets if len(one)], action.condition)
+            wanted += [(next(i for i, one in enumerate(sets) if one is each), name) for each in missing]
+        for index, name in wanted:
+            _check_fired(engine, inputs, sets[index].heads, actions[name])
+        looked = [(sets[index].heads, actions[name]) for index, name in wanted]
+        return cls(engine, inputs, sets, actions, wanted, Findings(engine.kernel, looked)) if wanted else None
 
-    name: str
-    gap: float
-    effect: float
-    tolerance: float
-    local_gap: float | None = None
-    local_effect: float = 0.0
-    local_tolerance: float = 0.0
+    def hold(
+        self, clean: Clean, outcomes: Mapping[str, Outcome], first_rows: Mapping[str, int], doses: Sequence[Dose]
+    ) -> None:
+        """Hold what the run gave to the reference, and enter it in the ledger.
 
-    @property
-    def weak(self) -> bool:
-        return self.effect < 2 * self.tolerance or self.local_effect < 2 * self.local_tolerance
+        Args:
+            outcomes: per condition, row i for set i.
+            first_rows: per condition, rows before it were taken from the clean pass.
+            doses: per entry of ``wanted``.
 
-
-@dataclass(eq=False)
-class Ledger:
-    """What has been proved on one engine so far: kinds of conditions, and for each the layers."""
-
-    layers: dict[tuple[str, Condition], set[int]] = field(default_factory=dict)
-    heads: set[Head] = field(default_factory=set)
-    shown: list[Shown] = field(default_factory=list)
-    dtype: torch.dtype = torch.float32
-
-    def missing(self, way: str, sets: Sequence[HeadSet], condition: Condition) -> list[HeadSet]:
-        """Sets that have yet to be tried under this kind of condition: each names a layer in which none was."""
-        layers, chosen = set(self.layers.get((way, kind(condition)), ())), []
-        for one in sets:
-            named = {head.layer for head in one}
-            if not named <= layers:
-                chosen.append(one)
-                layers |= named
-        return chosen
-
-    def enter(self, way: str, sets: Sequence[HeadSet], condition: Condition, shown: Shown) -> None:
-        """Note that ``condition`` was proved on ``sets``."""
-        known = self.layers.setdefault((way, kind(condition)), set())
-        known |= {head.layer for one in sets for head in one}
-        self.heads |= {head for one in sets for head in one}
-        self.shown.append(shown)
-
-    @property
-    def proof(self) -> Proof | None:
-        """All of it together, ``None`` before the first."""
-        if not self.shown:
-            return None
-        names = dict.fromkeys(one.name for one in self.shown)
-        # a head that changes beside the set is an error, so what was looked at held
-        local = [one.local_gap for one in self.shown if one.local_gap is not None]
-        strong = {one.name for one in self.shown if not one.weak}
-        return Proof(
-            tuple(names),
-            tuple(sorted(set[int]().union(*self.layers.values()))),
-            len(self.heads),
-            bool(local),
-            max(one.gap for one in self.shown),
-            max(one.effect for one in self.shown),
-            max(one.tolerance for one in self.shown),
-            max(local, default=None),
-            tuple(name for name in names if name not in strong),
-            str(self.dtype).removeprefix("torch."),
-        )
-
-
-def kind(condition: Condition) -> Condition:
-    """What conditions must share for the proof of one to hold for the other: all but which region they name."""
-    return condition if condition.keys in ("image", "text", "") else replace(condition, keys="region")
-
-
-def self_check(engine: Engine, inputs: Mapping[str, Any], sets: Sequence[HeadSet], actions: Sequence[Action]) -> None:
-    """Prove every kind of action that was not proved before, on sets until each layer that any set names is covered.
-
-    That each further set acts on each prompt is told by its dose (:mod:`harness_heads.engine_dose`).
-
-    Raises:
-        HarnessHeadsError: one line that names the layer, head or condition that fails.
-    """
-    if not sets:
-        raise HarnessHeadsError("self-check: no head set to prove; give one that is not empty")
-    ledger, floor = engine.ledger, None
-    for action in actions:
-        condition = action.condition
-        for one in ledger.missing("prompt", sets, condition):
-            if floor is None:
-                clean = _reference_logprobs(engine, inputs, DenseRow())
-                floor = max(TOLERANCE.get(engine.dtype, 0.25), NOISE * _host_gap(engine, inputs, clean))
-            gap, effect, tolerance = _check_local(engine, inputs, one.heads, action)
-            reference = _reference_logprobs(engine, inputs, DenseRow(frozenset(one.heads), action))
-            found = engine.logprobs_under(inputs, one.heads, action)
-            shown = compared(engine, condition, condition.name, found, reference, clean, floor)
+        Raises:
+            HarnessHeadsError: one line that names the condition that fails.
+        """
+        engine = self.engine
+        rows = [DenseRow(frozenset(self.sets[i].heads), self.actions[name]) for i, name in self.wanted]
+        plain = Dense([DenseRow()], reads=rows)
+        base = _logprobs(engine, self.inputs, plain)
+        noise = largest_gap(_log(clean.logits), base)
+        empty = next(i for i, one in enumerate(self.sets) if not len(one))
+        for number, (index, name) in enumerate(self.wanted):
+            condition, dense = self.actions[name].condition, Dense([rows[number]])
+            reference = _logprobs(engine, self.inputs, dense)
+            compared(
+                condition, f"{name}, the empty set", _log(outcomes[name].logits[empty]), base, base, engine.dtype, noise
+            )
+            shown = compared(condition, name, _log(outcomes[name].logits[index]), reference, base, engine.dtype, noise)
+            _check_rows(name, first_rows[name], plain, dense)
+            pairs = len(rows[number].heads) * int(self.actions[name].rows.sum())
+            true = {"before": plain.read[number] / pairs, "after": dense.mass[0] / pairs}
+            _check_dose(condition, engine.dtype, doses[number], true)
+            gap, effect = self.findings.of(self.sets[index].heads, self.actions[name])
+            tolerance = local_tolerance(engine.dtype, engine.kernel, condition)
             shown = replace(shown, local_gap=gap, local_effect=effect, local_tolerance=tolerance)
-            ledger.enter("prompt", [one], condition, shown)
+            engine.ledger.enter("prompt", [self.sets[index]], condition, shown)
 
 
 def compared(
-    engine: Engine, condition: Condition, name: str, found: Tensor, reference: Tensor, clean: Tensor, tolerance: float
+    condition: Condition,
+    name: str,
+    found: Tensor,
+    reference: Tensor,
+    clean: Tensor,
+    dtype: torch.dtype,
+    host_gap: float,
 ) -> Shown:
-    """Log-probabilities (..., V) of the engine against those of the reference.
+    """Log-probabilities (..., V) of the engine against those of the reference, under the condition and clean.
+
+    Args:
+        host_gap: how far the reference is from the host's own forward where nothing is done.
 
     Raises:
         HarnessHeadsError: if they differ by more than the tolerance, or are no numbers.
     """
+    tolerance = max(TOLERANCE.get(dtype, 0.5), NOISE * host_gap)
     if condition.numerics == "bf16_round":
         tolerance = max(tolerance, TOLERANCE[torch.bfloat16])
     gap, effect = largest_gap(found, reference), largest_gap(clean, reference)
+    if dtype in (torch.bfloat16, torch.float16):
+        tolerance = max(tolerance, SHARE * effect)
     if not gap <= tolerance:
         raise HarnessHeadsError(
             f"self-check: condition {name} differs from the dense reference by {gap:.3g} in log-probability "
-            f"(tolerance {tolerance:g} in {engine.dtype}); do not trust scores of this model"
+            f"(tolerance {tolerance:g}); do not trust scores of this model"
         )
     return Shown(name, gap, effect, tolerance)
 
@@ -200,44 +169,35 @@ def largest_gap(found: Tensor, reference: Tensor) -> float:
     return float(gaps.max()) if len(gaps) and not bool(reference.isnan().any()) else float("nan")
 
 
-class _Local:
-    """Acts as the engine does and compares each touched layer with base kernel and reference on the same input."""
+class _Untouched:
+    """Acts as the engine does and compares the heads outside the set with the base kernel on the same input."""
 
-    def __init__(self, overwrite: Overwrite, heads: Sequence[Head], action: Action) -> None:
-        self.overwrite = overwrite
-        self.dense = Dense([DenseRow(frozenset(heads), action)])
+    def __init__(self, handler: Handler, heads: Sequence[Head]) -> None:
+        self.handler = handler
         self.by_layer: dict[int, list[int]] = {}
         for layer, head in heads:
             self.by_layer.setdefault(layer, []).append(head)
         self.seen: set[int] = set()
-        self.gaps, self.effects = [0.0], [0.0]
 
     def attend(self, layer: int, call: Call) -> Tensor:
         base = call.base()
-        out = self.overwrite.attend(layer, call)
+        out = self.handler.attend(layer, call)
         touched = self.by_layer.get(layer, [])
         untouched = [h for h in range(out.shape[2]) if h not in touched]
         if not torch.equal(base[:, :, untouched], out[:, :, untouched]):
             raise HarnessHeadsError(f"self-check: layer {layer}: a head outside the set changed; do not trust scores")
-        if touched:
-            self.seen.add(layer)
-            dense = self.dense.attend(layer, call)[:, :, touched].double()
-            scale = float(call.value.double().abs().max()) or 1.0
-            self.gaps.append(float((out[:, :, touched] - dense).abs().max()) / scale)
-            self.effects.append(float((base[:, :, touched] - dense).abs().max()) / scale)
+        self.seen.add(layer)
         return out
 
 
-def _check_local(
-    engine: Engine, inputs: Mapping[str, Any], heads: Sequence[Head], action: Action
-) -> tuple[float, float, float]:
-    """The first three checks; gap, effect and tolerance of the local one."""
+def _check_fired(engine: Engine, inputs: Mapping[str, Any], heads: Sequence[Head], action: Action) -> None:
+    """The checks of the host's own forward."""
     ids, condition = inputs["input_ids"], action.condition
     overwrite = Overwrite((Target(tuple(heads), action),), ids.device, ids.shape[1])
-    local = _Local(overwrite, heads, action)
-    with torch.no_grad(), installed(engine.model, engine.family), handling(local):
+    looking = _Untouched(Beside(overwrite, lambda: overwrite.targets, Findings(engine.kernel)), heads)
+    with torch.no_grad(), installed(engine.model, engine.family), handling(looking):
         engine.model(**forward_arguments(engine.model, inputs))
-    missing = set(local.by_layer) - local.seen
+    missing = set(looking.by_layer) - looking.seen
     if missing:
         raise HarnessHeadsError(f"self-check: layer {min(missing)}: its attention never ran; heads there cannot act")
     mass = float(overwrite.mass[0])
@@ -245,26 +205,35 @@ def _check_local(
         raise HarnessHeadsError(f"self-check: condition {condition.name}: masked keys kept attention mass {mass:.3g}")
     if condition.op == "steer" and not mass > 0.0 and not bool(action.others.any()):
         raise HarnessHeadsError(f"self-check: condition {condition.name}: the target got no attention")
-    tolerance = ROUNDED if condition.numerics == "bf16_round" else LOCAL.get(engine.dtype, 0.02)
-    gap = max(local.gaps)
-    if not all(one <= tolerance for one in local.gaps):  # not-a-number among them fails too
-        raise HarnessHeadsError(
-            f"self-check: condition {condition.name}: a touched head's output differs from the dense reference by "
-            f"{gap:.3g} of the largest value on the same input (tolerance {tolerance:g} in {engine.dtype}); do "
-            "not trust scores of this model"
-        )
-    return gap, max(local.effects), tolerance
 
 
-def _reference_logprobs(engine: Engine, inputs: Mapping[str, Any], row: DenseRow) -> Tensor:
-    with torch.no_grad(), installed(engine.model, engine.family), handling(Dense([row])):
-        logits = engine.model(**forward_arguments(engine.model, inputs)).logits[0, -1]
-    logprobs: Tensor = logits.to(torch.float64).log_softmax(-1)
-    return logprobs
+def _check_rows(name: str, first_row: int, plain: Dense, under: Dense) -> None:
+    """Keys of rows that are taken from the clean pass are the same under the intervention."""
+    for layer, keys in plain.keys.items():
+        before, after = (kept[:, :, :first_row].double() for kept in (keys, under.keys[layer]))
+        gap = float((before - after).abs().max()) / (float(keys.double().abs().max()) or 1.0) if first_row else 0.0
+        if not gap <= LOCAL.get(keys.dtype, 0.02):
+            raise HarnessHeadsError(
+                f"self-check: condition {name}: layer {layer}: rows before {first_row} were taken from the clean pass, "
+                f"but differ by {gap:.3g} of the largest key under the dense reference; do not trust scores"
+            )
 
 
-def _host_gap(engine: Engine, inputs: Mapping[str, Any], clean: Tensor) -> float:
-    """How far the reference is from the host's own forward where nothing is done: what rounding alone makes."""
-    with torch.no_grad():
-        logits = engine.model(**forward_arguments(engine.model, inputs)).logits[0, -1]
-    return largest_gap(logits.to(torch.float64).log_softmax(-1), clean)
+def _check_dose(condition: Condition, dtype: torch.dtype, found: Dose, true: Dose) -> None:
+    """Masses before and after are the reference's."""
+    tolerance = max(DOSE.get(dtype, 0.05), ROUNDED if condition.numerics == "bf16_round" else 0.0)
+    for when, mass in true.items():
+        if not abs(found[when] - mass) <= tolerance:
+            raise HarnessHeadsError(
+                f"self-check: condition {condition.name}: its dose {when} is {found[when]:.4g}, and {mass:.4g} in the "
+                f"dense reference (tolerance {tolerance:g}); do not trust doses of this model"
+            )
+
+
+def _logprobs(engine: Engine, inputs: Mapping[str, Any], dense: Dense) -> Tensor:
+    with torch.no_grad(), installed(engine.model, engine.family), handling(dense):
+        return _log(engine.model(**forward_arguments(engine.model, inputs)).logits[0, -1])
+
+
+def _log(logits: Tensor) -> Tensor:
+    return logits.to(torch.float64).log_softmax(-1)

@@ -1,25 +1,28 @@
-"""Proof that text is generated under the intervention: prompt and one decode step against the dense reference."""
+"""Proof that text is generated under the intervention: prompt and decode steps against the dense reference."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from transformers import LogitsProcessor, LogitsProcessorList
 
-from harness_heads.attention import handling, installed
+from harness_heads.attention import Handler, handling, installed
 from harness_heads.conditions import Condition
+from harness_heads.engine_generate import Watch
 from harness_heads.heads import HeadSet
 from harness_heads.regions import Region
-from harness_heads.verify import NOISE, TOLERANCE, compared, largest_gap
+from harness_heads.verify import compared, largest_gap
+from harness_heads.verify_beside import Beside, Findings, local_tolerance
 from harness_heads.verify_reference import Dense, DenseRow
 
 if TYPE_CHECKING:
     from harness_heads.engine import Engine
 
-STEPS = 2  # the first token comes of the prompt, the second of a decode step over the cache
+STEPS = 4  # the first token comes of the prompt, the others of decode steps over the cache
 # what callers of generate decide about length, sampling and output, and this check decides itself
 _OWN = {
     **{"max_new_tokens": STEPS, "min_new_tokens": STEPS, "do_sample": False, "num_beams": 1, "use_cache": True},
@@ -37,7 +40,7 @@ def check_generation(
     regions: Mapping[str, Region],
     image_sizes: Sequence[tuple[int, int]],
 ) -> None:
-    """Generate two tokens under the condition, in both ways, and compare the logits of both.
+    """Generate a few tokens under the condition, in both ways, and compare attention and logits of both.
 
     Args:
         generate: the model's own.
@@ -58,7 +61,12 @@ def check_generation(
     arguments |= _OWN
     shared: HeadSet | list[HeadSet] = missing[0] if len(missing) == 1 else missing
     length = inputs["input_ids"].shape[1]
-    with engine.generating(shared, condition, regions=regions, image_sizes=image_sizes) as watch:
+    findings = Findings(engine.kernel)
+
+    def around(watch: Watch) -> Handler:
+        return Beside(watch, lambda: watch.overwrite.targets, findings)
+
+    with engine.generating(shared, condition, regions=regions, image_sizes=image_sizes, around=around) as watch:
         made = generate(**arguments)
     # heads as they were asked for, not as the context understood them
     asked = missing if len(missing) > 1 else missing * len(watch.overwrite.targets)
@@ -74,9 +82,16 @@ def check_generation(
 
     clean = reference([DenseRow()])
     host = _logprobs(generate(**arguments, logits_processor=forced))
-    tolerance = max(TOLERANCE.get(engine.dtype, 0.25), NOISE * largest_gap(host, clean))
+    noise = largest_gap(host, clean)
     name = f"{condition.name} (generated)"
-    shown = compared(engine, condition, name, _logprobs(made), reference(rows), clean, tolerance)
+    shown = compared(condition, name, _logprobs(made), reference(rows), clean, engine.dtype, noise)
+    local = [findings.of(target.heads, target.action) for target in watch.overwrite.targets if target.action]
+    shown = replace(
+        shown,
+        local_gap=max(gap for gap, _ in local),
+        local_effect=min(effect for _, effect in local),
+        local_tolerance=local_tolerance(engine.dtype, engine.kernel, condition),
+    )
     engine.ledger.enter("generation", missing, condition, shown)
 
 

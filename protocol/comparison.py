@@ -137,7 +137,8 @@ def _nothing_in_common(first: Evidence, second: Evidence) -> str:
     if max(items) < 2:
         few = counted(max(items), "item")
         return f"the two runs share {few} of {', '.join(shared)}; compare runs of the same items (data, seed)"
-    return f"on {', '.join(shared)}, the two runs share no score under one condition; compare runs of one operation"
+    on = ", ".join(shared)
+    return f"on {on}, the two runs share no score under one condition; compare runs of one operation, rows and strength"
 
 
 def _task_rows(

@@ -52,6 +52,8 @@ def family_of(model: Any) -> Family:
     Raises:
         HarnessHeadsError: one sentence, for a model type that is refused or unknown, or a wrapper around a model.
     """
+    if not hasattr(model, "config"):
+        raise HarnessHeadsError(f"{type(model).__name__} is no transformers model; give what from_pretrained loaded")
     model_type = str(getattr(model.config, "model_type", ""))
     if model_type in REFUSED:
         raise HarnessHeadsError(f"model type {model_type!r} is refused: {REFUSED[model_type]}")

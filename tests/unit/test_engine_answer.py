@@ -113,6 +113,22 @@ def test_bf16_round_makes_a_huge_beta_uniform_over_the_region() -> None:
     assert abs(rounded - exact) > 1e-3
 
 
+def test_bf16_round_rounds_rows_before_the_image_too() -> None:
+    """It is the arithmetic of whole rows: a replay may not begin at the first row that sees the region."""
+    case, region = case_of(), {"box": Region(((0.0, 0.0, 24.0, 8.0),))}
+    condition = Condition("steer", "box", beta=2.0, numerics="bf16_round")
+    found = []
+    for mode in ("replay", "batch"):
+        engine = Engine(case.model, case.tokenizer, mode=mode)  # type: ignore[arg-type]
+        sets = [empty_set(MODEL, engine.geometry), HeadSet("low", MODEL, engine.geometry, (Head(0, 0), Head(0, 1)))]
+        answers = engine.answer(
+            case.inputs, sets, keys=["e", "s"], conditions=[condition], options=["A"], regions=region,
+            image_sizes=case.sizes,
+        )  # fmt: skip
+        found.append(answers.logprobs[condition.name]["s"]["A"])
+    assert found[0] == pytest.approx(found[1], abs=2e-5)
+
+
 def test_padding_of_the_prompt_is_taken_away() -> None:
     case, engine = case_of(), engine_of()
     ids = case.inputs["input_ids"]

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from test_engine_generate import generate, heads_of
@@ -21,7 +22,7 @@ from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import family_of
 from harness_heads.heads import Head, HeadSet, ModelRef, empty_set
 from harness_heads.interventions import resolve
-from harness_heads.library import Mask, intervene, read
+from harness_heads.library import Mask, Steer, intervene, read
 from harness_heads.regions import Region
 
 MODEL = ModelRef("tiny")
@@ -76,6 +77,16 @@ def test_a_cache_that_was_filled_outside() -> None:
             engine.generating(heads_of(engine), Condition("mask")),
         ):
             case.model(input_ids=torch.tensor([[33]]), past_key_values=cache)
+
+
+def test_an_image_token_that_the_model_generates_is_text() -> None:
+    case = build("llava")
+    engine = engine_of(case)
+    image = engine.family.image_token(case.model.config)
+    with torch.no_grad(), engine.generating(heads_of(engine), Condition("mask")):
+        cache = case.model(**case.inputs, use_cache=True).past_key_values
+        first = case.model(input_ids=torch.tensor([[image]]), past_key_values=cache).logits
+    assert bool(first.isfinite().all())
 
 
 def test_a_new_image_on_a_filled_cache() -> None:
@@ -303,3 +314,32 @@ def test_moved_beside_its_keys() -> None:
     assert moved_beside(kept, keys, others, alone).tolist() == [False, False, False, True]
     plain = resolve(Condition("mask"), layout, {})
     assert not moved_beside(plain, keys, others, alone).any()
+
+
+@pytest.mark.parametrize(
+    ("match", "call"),
+    [
+        ("rows=None; write a row group", lambda m, i: Mask([(1, 0)], rows=None)),
+        ("unknown row group 3", lambda m, i: Mask([(1, 0)], rows=[3])),
+        ("keys=None is no word", lambda m, i: Mask([(1, 0)], keys=None)),
+        ("is no word; write 'image'", lambda m, i: Steer([(1, 0)], Region(((0.0, 0.0, 8.0, 8.0),)))),
+        (r"heads=5; write \(layer, head\) pairs", lambda m, i: Mask(5)),
+        ("is no intervention; write Mask", lambda m, i: intervene(m, [(1, 0)]).__enter__()),
+        ("NoneType is no transformers model", lambda m, i: intervene(None, Mask([(1, 0)])).__enter__()),
+        ("write a mapping of names to Region", lambda m, i: intervene(m, Mask([(1, 0)]), regions=[3]).__enter__()),
+        (r"region 'b' is \(0, 0, 8, 8\); write Region", lambda m, i: read(m, i, regions={"b": (0, 0, 8, 8)})),
+        ("inputs hold no input_ids", lambda m, i: read(m, {})),
+        ("rows is empty", lambda m, i: read(m, i, rows=())),
+    ],
+)  # fmt: skip
+def test_wrong_types_in_library_use_are_named(match: str, call: Any) -> None:
+    case = build("llava")
+    with pytest.raises(HarnessHeadsError, match=match):
+        call(case.model, case.inputs)
+
+
+def test_numbers_of_numpy_and_single_rows_are_taken() -> None:
+    case = build("llava")
+    assert Steer([(1, 0)], "image", np.float32(2.0)).condition == Condition("steer", "image", beta=2.0)
+    one = read(case.model, case.inputs, rows=3)
+    assert torch.equal(one, read(case.model, case.inputs, rows=[3]))

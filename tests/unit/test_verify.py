@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import torch
 from tiny_models import build
+from torch import Tensor
 
-from harness_heads import engine_generate, engine_handlers, engine_prefix, engine_run
+from harness_heads import engine as engine_module
+from harness_heads import engine_generate, engine_handlers, engine_prefix, engine_run, verify
+from harness_heads.attention import Call
 from harness_heads.conditions import Condition
 from harness_heads.engine import Engine
 from harness_heads.engine_pairs import Pairs, Result, attend
@@ -17,6 +20,7 @@ from harness_heads.heads import Head, HeadSet, ModelRef, empty_set
 from harness_heads.interventions import Action
 from harness_heads.regions import Region
 from harness_heads.verify import largest_gap
+from harness_heads.verify_proof import Shown
 
 MODEL = ModelRef("tiny")
 CONDITIONS = (Condition("mask"), Condition("steer", "image", beta=2.0), Condition("ablate", ""))
@@ -63,7 +67,7 @@ def test_an_intervention_on_the_wrong_head_is_found(monkeypatch: pytest.MonkeyPa
         return plan
 
     monkeypatch.setattr(engine_handlers, "groups_by_layer", shifted)
-    with pytest.raises(HarnessHeadsError, match="a head outside the set changed"):
+    with pytest.raises(HarnessHeadsError, match="an untouched head's output differs"):
         run()
 
 
@@ -84,7 +88,8 @@ def test_a_wrong_output_of_a_touched_head_is_found_in_16_bits(monkeypatch: pytes
         result = attend(pairs, action)
         return Result(result.out * 1.1, result.mass)
 
-    monkeypatch.setattr(engine_handlers, "attend", scaled)
+    for module in (engine_handlers, engine_prefix):
+        monkeypatch.setattr(module, "attend", scaled)
     with pytest.raises(HarnessHeadsError, match="a touched head's output differs from the dense reference"):
         run("llava", torch.bfloat16, Condition("mask"))
 
@@ -93,6 +98,89 @@ def test_a_replay_that_begins_too_late_is_found(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(engine_run, "first_difference", lambda action, clean, family: action.length - 1)
     with pytest.raises(HarnessHeadsError, match="differs from the dense reference"):
         run("qwen3_vl", torch.float32, Condition("mask"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_that_the_clean_pass_cannot_stand_for_are_found(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
+) -> None:
+    """Logits may hide it, in 16 bits above all."""
+    monkeypatch.setattr(engine_run, "first_difference", lambda action, clean, family: action.length - 1)
+    monkeypatch.setattr(verify, "compared", lambda condition, name, *_: Shown(name, 0.0, 1.0, 0.1))
+    with pytest.raises(HarnessHeadsError, match=r"rows before \d+ were taken from the clean pass, but differ"):
+        run("qwen3_vl", dtype, Condition("mask"))
+
+
+def test_a_replay_that_writes_nothing_is_found_in_16_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the effect on logits lies within their tolerance."""
+    original = engine_prefix.ReplayHandler._overwrite
+
+    def idle(self: engine_prefix.ReplayHandler, *args: Any) -> None:
+        kept = None if args[-1] is None else args[-1].clone()
+        original(self, *args)
+        if kept is not None:
+            args[-1].copy_(kept)
+
+    monkeypatch.setattr(engine_prefix.ReplayHandler, "_overwrite", idle)
+    with pytest.raises(HarnessHeadsError, match="a touched head's output differs from the dense reference"):
+        run("qwen3_vl", torch.bfloat16, Condition("ablate", ""))
+
+
+@pytest.mark.parametrize("name", ["qwen3_vl", "gemma3"])
+def test_a_wrong_reading_of_the_models_own_mask_is_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Engine and reference share it, and the host's kernel does not."""
+    original = Call.visible
+
+    def blind(self: Call, rows: Tensor, batch: int = 0) -> Tensor:
+        seen = original(self, rows, batch).clone()
+        seen[:, 0] = False
+        return seen
+
+    monkeypatch.setattr(Call, "visible", blind)
+    with pytest.raises(HarnessHeadsError, match="differs from the dense reference"):
+        run(name, torch.bfloat16, Condition("mask"))
+
+
+@pytest.mark.parametrize("chunk", [None, 1])
+def test_sets_that_change_places_are_found(monkeypatch: pytest.MonkeyPatch, chunk: int | None) -> None:
+    """What each set reads is held to its own reference, on the pass that is scored."""
+    case = build("qwen3_vl")
+    engine = Engine(case.model, case.tokenizer, chunk=chunk)
+    sets = [
+        HeadSet("upper", MODEL, engine.geometry, (Head(2, 0), Head(2, 1))),
+        empty_set(MODEL, engine.geometry),
+        HeadSet("lower", MODEL, engine.geometry, (Head(0, 0), Head(0, 1))),
+    ]
+
+    def ask() -> None:
+        engine.answer(
+            case.inputs, sets, keys=["u", "e", "l"], conditions=CONDITIONS, options=["A"], image_sizes=case.sizes
+        )
+
+    original = engine_run._jobs
+
+    def swapped(*args: Any) -> Any:
+        jobs, rows = original(*args)
+        return jobs, {name: runs[::-1] for name, runs in rows.items()}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engine_run, "_jobs", swapped)
+        with pytest.raises(HarnessHeadsError, match="dense reference"):
+            ask()
+    ask()
+    assert engine.proof is not None and engine.proof.layers == (0, 2)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_wrong_dose_is_found(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    original = engine_module.doses
+
+    def shifted(*args: Any) -> Any:
+        return {key: {**dose, when: dose[when] + 0.01} for key, dose in original(*args).items()}
+
+    monkeypatch.setattr(engine_module, "doses", shifted)
+    with pytest.raises(HarnessHeadsError, match=f"its dose {when} is"):
+        run("llava", torch.float32, Condition("steer", "image", beta=1.0))
 
 
 def test_a_replay_without_its_prefix_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,12 +305,14 @@ def test_generation_is_proved(name: str, dtype: torch.dtype) -> None:
     proof = engine.proof
     assert proof is not None and proof.conditions[0] == "mask:image (generated)"
     assert proof.layers == tuple({softmax[0], softmax[-1]})
-    assert proof.local_gap is None and not proof.untouched_bit_equal  # looked at on prompts alone
+    assert not proof.untouched_bit_equal  # looked at on prompts alone
+    assert proof.local_gap < 1e-5
     assert proof.weak == () and proof.reference_gap < (1e-5 if dtype == torch.float64 else 1e-3) < proof.effect
 
 
-def test_generation_that_stops_acting_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = build("llava")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_generation_that_stops_acting_is_found(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    case = build("llava", dtype=dtype)
     engine = Engine(case.model, case.tokenizer)
     some = HeadSet("some", MODEL, engine.geometry, (Head(1, 0), Head(1, 3)))
     original = engine_generate.Watch.attend
@@ -231,7 +321,7 @@ def test_generation_that_stops_acting_is_found(monkeypatch: pytest.MonkeyPatch) 
         return original(self, layer, call) if self.prefill else call.base()
 
     monkeypatch.setattr(engine_generate.Watch, "attend", prompt_alone)
-    with pytest.raises(HarnessHeadsError, match=r"mask:image \(generated\) differs from the dense reference"):
+    with pytest.raises(HarnessHeadsError, match="a touched head's output differs from the dense reference"):
         engine.prove_generation(case.model.generate, case.inputs, [some], Condition("mask"))
     unchecked = Engine(case.model, case.tokenizer, verify=False)
     unchecked.prove_generation(case.model.generate, case.inputs, [some], Condition("mask"))
