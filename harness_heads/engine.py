@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from harness_heads.attention import Handler, kernel_name, refuse_unsupported
 from harness_heads.conditions import Condition
@@ -24,8 +24,8 @@ from harness_heads.engine_prompts import Prompts
 from harness_heads.engine_run import Mode, Runner, unwatched
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.families import family_of
-from harness_heads.heads import HeadSet
-from harness_heads.interventions import resolve
+from harness_heads.heads import Head, HeadSet
+from harness_heads.interventions import Action, resolve
 from harness_heads.layouts import PromptLayout
 from harness_heads.regions import Region
 from harness_heads.verify import SelfCheck
@@ -222,6 +222,13 @@ class Engine:
         """
         if self.verify:
             check_generation(self, generate, inputs, sets, condition, regions or {}, image_sizes)
+
+    def logprobs_under(self, inputs: Mapping[str, Any], heads: Sequence[Head], action: Action) -> Tensor:
+        """Log-probabilities (V,) of the final row under an action, as :meth:`answer` computes them; float64."""
+        sets = [(), tuple(heads)]
+        clean = self._runner.record(inputs, sets, [action])
+        outcome = self._runner.run(clean, sets, {"": action}, unwatched)[0][""]
+        return outcome.logits[1].double().log_softmax(-1)
 
     def _numerics(self, gap: float, mode: str) -> dict[str, Any]:
         dtype = str(self.dtype).removeprefix("torch.")
