@@ -52,9 +52,7 @@ TOLERANCE = {torch.float64: 1e-4, torch.float32: 2e-3, torch.bfloat16: 0.5, torc
 DOSE = {torch.float64: 1e-4, torch.float32: 1e-3, torch.bfloat16: 0.15, torch.float16: 0.05}
 LIKELY = -10.0  # log-probability of tokens that are compared: rounding of improbable ones is not of interest
 COMPARED = 50  # at least so many tokens are compared, the likeliest; a large vocabulary may hold none above LIKELY
-SHARE = (
-    0.5  # in 16 bits it is enough to lie nearer the reference than no intervention: the local check is the sharp one
-)
+SHARE = 0.5  # in 16 bits it is enough to lie nearer the reference than no intervention: there the local check is sharp
 NOISE = 5.0  # the gap may be so many times what the reference differs from the host's own forward without intervention
 
 

@@ -28,8 +28,8 @@ class Proof:
         tolerance: what the gap was held to.
         local_gap: largest difference of a touched head's output to the reference on the same input, as a share of the
             largest value.
-        weak: conditions whose own effect was not at least twice the tolerances, in logits or locally: there the proof
-            could not have told acting from not acting.
+        weak: conditions whose effect on the heads' outputs was not at least twice the tolerance: there the proof could
+            not have told acting from not acting.
         dtype: the model's.
     """
 
@@ -63,7 +63,7 @@ class Shown:
 
     @property
     def weak(self) -> bool:
-        return self.effect < 2 * self.tolerance or self.local_effect < 2 * self.local_tolerance
+        return self.local_effect < 2 * self.local_tolerance
 
 
 @dataclass(eq=False)

@@ -1,7 +1,7 @@
 """The dense reference of the self-check: eager attention with interventions, written from the definitions.
 
-One (H, Q, K) matrix of scores per layer and prompt in the model's own dtype, masks as minus infinity. Its arithmetic
-shares no code with the engine's and is slow on purpose.
+One matrix of scores per head in the model's own dtype, masks as minus infinity. Its arithmetic shares no code with the
+engine's and is slow on purpose; heads and blocks of rows come one after the other, so that long prompts fit in memory.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from torch import Tensor
 from harness_heads.attention import Call
 from harness_heads.heads import Head
 from harness_heads.interventions import Action
+
+BLOCK = 1024  # rows of one head whose scores exist at one time
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,66 +57,52 @@ class Dense:
         positions = torch.arange(end - queries, end, device=call.query.device)
         key_positions = torch.arange(end - keys, end, device=call.query.device)
         self.keys[layer] = call.key
-        outs = []
+        out = call.query.new_zeros(*call.query.shape[:3], call.value.shape[-1])
         for batch in range(call.query.shape[0]):
-            number = min(batch, len(self.rows) - 1)
-            row = self.rows[number]
-            query, key = call.query[batch], _for_heads(call, call.key[batch])
-            half = query.dtype in (torch.float16, torch.bfloat16)  # fused kernels keep scores in float32
-            scores = _scores(query.float(), key.float(), call) if half else _scores(query, key, call)
-            visible = call.visible(torch.arange(queries, device=query.device), batch)
-            weights = scores.masked_fill(~visible, -torch.inf).softmax(-1).nan_to_num(0.0)
-            for index, read in enumerate(self.reads if batch == 0 else ()):
-                self.read[index] += _mass(weights, layer, read, positions, key_positions)
-            if row.action is not None and row.action.condition.numerics == "bf16_round":
+            for head in range(call.query.shape[1]):
+                for start in range(0, queries, BLOCK):
+                    rows = torch.arange(start, min(start + BLOCK, queries), device=call.query.device)
+                    out[batch, head, rows] = self._one(layer, call, batch, head, rows, positions[rows], key_positions)
+        return out.transpose(1, 2).contiguous()
+
+    def _one(
+        self, layer: int, call: Call, batch: int, head: int, rows: Tensor, positions: Tensor, key_positions: Tensor
+    ) -> Tensor:
+        """Some rows of one head, (R, D)."""
+        group = head // (call.query.shape[1] // call.key.shape[1])
+        query, key, value = call.query[batch, head, rows], call.key[batch, group], call.value[batch, group]
+        half = query.dtype in (torch.float16, torch.bfloat16)  # fused kernels keep scores in float32
+        scores = _scores(query.float(), key.float(), call) if half else _scores(query, key, call)
+        visible = call.visible(rows, batch)
+        weights = scores.masked_fill(~visible, -torch.inf).softmax(-1).nan_to_num(0.0)
+        for index, read in enumerate(self.reads if batch == 0 else ()):
+            if Head(layer, head) in read.heads:
+                self.read[index] += _mass(weights, read.action, positions, key_positions)
+        number = min(batch, len(self.rows) - 1)
+        row = self.rows[number]
+        if row.action is not None and Head(layer, head) in row.heads:
+            if row.action.condition.numerics == "bf16_round":
                 scores = _scores(query.bfloat16(), key.bfloat16(), call)
-            _change(weights, scores, visible, layer, row, positions, key_positions)
-            self.mass[number] += _mass(weights, layer, row, positions, key_positions)
-            outs.append(weights.to(call.value.dtype) @ _for_heads(call, call.value[batch]))
-        return torch.stack(outs).transpose(1, 2).contiguous()
-
-
-def _for_heads(call: Call, kept: Tensor) -> Tensor:
-    """Keys or values (Hkv, K, D) repeated for the query heads of their groups, (H, K, D)."""
-    return kept.repeat_interleave(call.query.shape[1] // kept.shape[0], dim=0)
+            touched = _touched(row.action, positions).nonzero()[:, 0]
+            changed = _changed(scores[touched], visible[touched], positions[touched], key_positions, row.action)
+            weights[touched] = changed.to(weights.dtype)
+            self.mass[number] += _mass(weights, row.action, positions, key_positions)
+        return weights.to(value.dtype) @ value
 
 
 def _scores(query: Tensor, key: Tensor, call: Call) -> Tensor:
-    scores = (query @ key.transpose(1, 2)) * call.scaling
+    scores = (query @ key.T) * call.scaling
     if call.softcap is not None:
         scores = torch.tanh(scores / call.softcap) * call.softcap
     return scores
 
 
-def _change(
-    weights: Tensor,
-    scores: Tensor,
-    visible: Tensor,
-    layer: int,
-    row: DenseRow,
-    positions: Tensor,
-    key_positions: Tensor,
-) -> None:
-    """Put what the action makes of the row's heads into ``weights`` (H, Q, K)."""
-    if row.action is None:
-        return
-    rows = _touched(row.action, positions).nonzero()[:, 0]
-    for head in _heads_in(row, layer) if len(rows) else ():
-        changed = _changed(scores[head, rows], visible[rows], positions[rows], key_positions, row.action)
-        weights[head, rows] = changed.to(weights.dtype)
-
-
-def _heads_in(row: DenseRow, layer: int) -> list[int]:
-    return sorted(head.head for head in row.heads if head.layer == layer)
-
-
-def _mass(weights: Tensor, layer: int, row: DenseRow, positions: Tensor, key_positions: Tensor) -> float:
-    """Weight of the row's heads on its action's keys, summed over the prompt rows that the action touches."""
-    if row.action is None:
+def _mass(weights: Tensor, action: Action | None, positions: Tensor, key_positions: Tensor) -> float:
+    """Weight (R, K) on the action's keys, summed over the prompt rows that it touches."""
+    if action is None:
         return 0.0
-    rows = _touched(row.action, positions) & (positions < len(row.action.rows))
-    keys = _members(row.action.keys, key_positions)
-    return sum(float(weights[head][rows][:, keys].double().sum()) for head in _heads_in(row, layer))
+    rows = _touched(action, positions) & (positions < len(action.rows))
+    return float(weights[rows][:, _members(action.keys, key_positions)].double().sum())
 
 
 def _touched(action: Action, positions: Tensor) -> Tensor:

@@ -10,14 +10,15 @@ from tiny_models import build
 from torch import Tensor
 
 from harness_heads import engine as engine_module
-from harness_heads import engine_generate, engine_handlers, engine_prefix, engine_run, verify
-from harness_heads.attention import Call
+from harness_heads import engine_generate, engine_handlers, engine_prefix, engine_run, verify, verify_reference
+from harness_heads.attention import Call, forward_arguments, handling, installed
 from harness_heads.conditions import Condition
 from harness_heads.engine import Engine
 from harness_heads.engine_pairs import Pairs, Result, attend
 from harness_heads.errors import HarnessHeadsError
+from harness_heads.families import family_of
 from harness_heads.heads import Head, HeadSet, ModelRef, empty_set
-from harness_heads.interventions import Action
+from harness_heads.interventions import Action, resolve
 from harness_heads.regions import Region
 from harness_heads.verify import largest_gap
 from harness_heads.verify_proof import Shown
@@ -325,3 +326,20 @@ def test_generation_that_stops_acting_is_found(monkeypatch: pytest.MonkeyPatch, 
         engine.prove_generation(case.model.generate, case.inputs, [some], Condition("mask"))
     unchecked = Engine(case.model, case.tokenizer, verify=False)
     unchecked.prove_generation(case.model.generate, case.inputs, [some], Condition("mask"))
+
+
+def test_the_reference_in_blocks_is_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of rows bound its memory and change nothing."""
+    case = build("gemma3", dtype=torch.float64)
+    family, found = family_of(case.model), []
+    layout = Engine(case.model, case.tokenizer).layout(case.inputs, case.sizes)
+    action = resolve(Condition("steer", "image", beta=2.0), layout, {})
+    row = verify_reference.DenseRow(frozenset({Head(0, 1), Head(2, 0)}), action)
+    for size in (1024, 3):
+        monkeypatch.setattr(verify_reference, "BLOCK", size)
+        dense = verify_reference.Dense([row], reads=[row])
+        with torch.no_grad(), installed(case.model, family), handling(dense):
+            logits = case.model(**forward_arguments(case.model, case.inputs)).logits
+        found.append((logits, torch.tensor([*dense.mass, *dense.read])))
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-6)
+    assert (found[0][1] > 0.1).all()
