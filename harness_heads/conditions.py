@@ -77,6 +77,8 @@ class Condition:
                 raise HarnessHeadsError(f"condition: beta={self.beta!r} is no number; write a finite number or 'hard'")
             if isinstance(self.beta, float) and not math.isfinite(self.beta):
                 raise HarnessHeadsError(f"condition: beta={self.beta} is not finite; write 'hard' for the exact limit")
+            if self.beta == 0:
+                raise HarnessHeadsError("condition: steer with beta 0 moves no attention; give another value")
             if self.beta != "hard" and abs(self.beta) > MAX_BETA:
                 raise HarnessHeadsError(f"condition: |beta| above {MAX_BETA:g} is no float32 score; write 'hard'")
         elif self.beta is not None:

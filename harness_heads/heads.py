@@ -121,14 +121,18 @@ class HeadSet:
         }
 
     def save(self, path: Path) -> None:
-        """Write the JSON file, one head a line so that version control shows what changed."""
+        """Write the JSON file."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.to_json(), encoding="utf-8")
+
+    def to_json(self) -> str:
+        """Text of the JSON file, one head a line so that version control shows what changed."""
         value = self.to_dict()
         lines = [f' "{key}": {_compact(value[key])}' for key in ("schema", "name", "model", "geometry")]
         lines.append(' "heads": [\n' + ",\n".join(f"  {_compact(row)}" for row in value["heads"]) + "\n ]")
         notes = ",\n".join(f"  {_compact(key)}: {_compact(note)}" for key, note in value["provenance"].items())
         lines.append(f' "provenance": {{\n{notes}\n }}')
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def empty_set(model: ModelRef, geometry: Geometry) -> HeadSet:

@@ -146,8 +146,6 @@ def resolve(condition: Condition, layout: PromptLayout, regions: Mapping[str, Re
     keys, others = torch.zeros_like(rows), torch.zeros_like(rows)
     keys[_key_positions(condition, layout, regions)] = True
     if condition.op == "steer":
-        if condition.beta == 0:
-            raise HarnessHeadsError(f"condition {name}: beta 0 moves no attention; give another value")
         if condition.keys == "text":
             raise HarnessHeadsError(f"condition {name}: steer needs a region or 'image' as keys, text stays untouched")
         if condition.beta == "hard" and condition.numerics == "bf16_round":

@@ -222,6 +222,8 @@ def _betas(value: object) -> tuple[Beta, ...]:
             beta = math.nan
         if not math.isfinite(beta):
             raise ValueError(f"{part} is neither a finite number nor the word hard")
+        if beta == 0:
+            raise ValueError("0 moves no attention; give another strength")
         out.append(beta)
     return tuple(out)
 

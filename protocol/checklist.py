@@ -307,12 +307,15 @@ _ITEMS: tuple[tuple[str, _Check | None], ...] = (
 
 
 def _provenances(a: Analysis) -> list[tuple[str, dict[str, object]]]:
-    out = {}
+    """Name and provenance of every tested set; two sets of one name that differ in it both stand."""
+    out: list[tuple[str, dict[str, object]]] = []
     for run in a.evidence.runs:
         for entry in run.tested:
             source = run.sources.get(entry.key) or run.sources.get(entry.parent or "")
-            out[entry.heads.name] = dict(source.provenance) if source is not None else {}
-    return sorted(out.items())
+            pair = (entry.heads.name, dict(source.provenance) if source is not None else {})
+            if pair not in out:
+                out.append(pair)
+    return sorted(out, key=lambda pair: pair[0])
 
 
 def _deep(provenance: dict[str, object], key: str) -> object | None:

@@ -44,6 +44,8 @@ def run(args: argparse.Namespace) -> int:
         base=args.base,
     )
     file = args.file or Path(f"{name.replace('/', '__')}.json")
+    if file.exists() and file.read_bytes() != head_set.to_json().encode():
+        raise HarnessHeadsError(f"{file} exists and holds something else; remove it, or name another file with -o")
     head_set.save(file)
     shown = ", ".join(str(h) for h in head_set.heads[:5])
     print(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness_heads.cli.import_ import default_name, parse_geometry
+from harness_heads.cli.main import main
 from harness_heads.discovery.geometry import geometry_of, geometry_of_config
 from harness_heads.discovery.importing import import_heads
 from harness_heads.errors import HarnessHeadsError
@@ -142,3 +143,15 @@ def test_a_configuration_out_of_reach_says_what_to_give(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "no-such-type"}))
     with pytest.raises(HarnessHeadsError, match="give --geometry"):
         geometry_of(str(tmp_path))
+
+
+def test_another_set_is_never_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same import again is; what the file held is kept otherwise."""
+    file = tmp_path / "mine.json"
+    fixed = ["--model", "some/model", "--geometry", "4x4", "-o", str(file)]
+    assert main(["import", "1-2,0-3", *fixed]) == 0
+    before = file.read_bytes()
+    assert main(["import", "1-2,0-3", *fixed]) == 0
+    assert main(["import", "1-2,0-1", *fixed]) != 0
+    assert "mine.json exists and holds something else; remove it, or name another file" in capsys.readouterr().err
+    assert file.read_bytes() == before

@@ -147,7 +147,6 @@ def test_padding_of_the_prompt_is_taken_away() -> None:
         (Condition("mask", phase="decode"), "options are read off the prompt"),
         (Condition("mask", rows=("question",), phase="decode"), "no row in scope"),
         (Condition("mask", rows=("prefix",)), "every key lies after the last row in scope"),
-        (Condition("steer", "box", beta=0.0), "beta 0 moves no attention"),
         (Condition("steer", "text", beta=1.0), "text stays untouched"),
         (Condition("steer", "box", beta="hard", numerics="bf16_round"), "beta must be finite"),
     ],

@@ -198,6 +198,7 @@ def test_names_that_no_region_can_have(name: str) -> None:
         ("beta='2' is no number", {"op": "steer", "beta": "2"}),
         ("beta=True is no number", {"op": "steer", "beta": True}),
         ("not finite", {"op": "steer", "beta": float("inf")}),
+        ("beta 0 moves no attention", {"op": "steer", "beta": 0.0}),
         ("is no float32 score", {"op": "steer", "beta": -1e39}),
         ("is no float32 score", {"op": "steer", "beta": 10**400}),
         ("keep_self is an option of mask", {"op": "steer", "beta": 1.0, "keep_self": True}),

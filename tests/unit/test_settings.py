@@ -64,6 +64,7 @@ def test_values_as_lmms_eval_hands_them_over(name: str, value: object, expected:
         ("rows", "questions", "did you mean 'question'"),
         ("beta", "inf", "finite"),
         ("beta", "nan", "finite"),
+        ("beta", "2+0.0", "0 moves no attention"),
         ("beta", "strong", "strong is neither a finite number nor the word hard"),
         ("controls", "many", "no whole number"),
         ("condition_batch", 0, "1 or more"),
