@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness_heads.allocator import keep_freed_memory
 from harness_heads.errors import HarnessHeadsError, did_you_mean
 
 
@@ -43,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    keep_freed_memory()
     from harness_heads.cli.report import report_on
     from harness_heads.cli.run_arguments import parse, prepare
     from harness_heads.models.run_info import write_expected

@@ -25,6 +25,7 @@ import torch
 from engine_setup import LAYERS, Letters, NaiveLoop, head_sets, model, prompt, write_report
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
+from harness_heads.allocator import keep_freed_memory
 from harness_heads.conditions import Condition
 from harness_heads.engine import Engine
 from harness_heads.heads import HeadSet
@@ -185,6 +186,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=OUT)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()
     rows = []
     for scope in SCOPES:
         rows.append(measure(scope, options.repeats, options.loop_sets, time.process_time))

@@ -24,6 +24,7 @@ import torch
 from engine_setup import FIRST_TOUCHED, HEADS, IMAGE, Letters, head_sets, model, prompt, write_report
 from torch import Tensor, nn
 
+from harness_heads.allocator import keep_freed_memory
 from harness_heads.conditions import Condition
 from harness_heads.engine import Engine
 from harness_heads.heads import HeadSet
@@ -175,6 +176,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=OUT)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    keep_freed_memory()
     if importlib.util.find_spec("nnsight") is None:
         print("nnsight is not installed (pip install '.[bench]'): the same schedule by plain hooks alone")
     rows = []

@@ -14,6 +14,7 @@ PACKAGE = ROOT / "harness_heads"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
+    ("allocator",),
     ("plain",),
     ("tiny",),
     ("geometry",),
@@ -40,6 +41,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 TORCH_FREE = (
     "errors",
+    "allocator",
     "plain",
     "geometry",
     "heads",
