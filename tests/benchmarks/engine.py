@@ -6,8 +6,8 @@
 
 Runs are interleaved in one process, the loop in slices with a run of everything else beside each, and the median is
 reported with its range. By default the C library's allocator is as every process has it, and page faults cost the loop
-and the engine about a tenth of their time, more in some runs than in others; ``--keep-freed-memory`` takes them from all
-sides. The clock is the CPU time of this process, so that other work on the machine disturbs ratios little; nothing is
+and the engine about a tenth of their time, more in some runs than in others; ``--keep-freed-memory`` spares all sides
+them. The clock is the CPU time of this process, so that other work on the machine disturbs ratios little; nothing is
 asserted. ``ratio_at_the_floor`` is what an engine could reach that does the least FLOPs at the rate
 of the clean forward: how much of ``naive_over_engine`` is the machine's own ratio of eager to fused attention.
 FLOPs are counted by torch's FlopCounterMode on both sides, with the CPU's fused attention counted as the full rectangle
