@@ -12,7 +12,8 @@ On it, and on the pass that is scored with its sets together:
 
 On the pass that is scored:
 
-* rows: what is taken from the clean pass does not differ under the reference;
+* rows: what is taken from the clean pass does not differ under the reference, and what is replayed for the empty set
+  does not differ from the clean pass;
 * reference: logits are those of a full forward with the dense reference in every layer, the empty set's too;
 * dose: masses before and after are the reference's.
 
@@ -37,7 +38,7 @@ from harness_heads.engine_handlers import Overwrite, Target
 from harness_heads.errors import HarnessHeadsError
 from harness_heads.heads import Head, HeadSet
 from harness_heads.interventions import Action
-from harness_heads.verify_beside import LOCAL, ROUNDED, Beside, Findings, local_tolerance
+from harness_heads.verify_beside import LOCAL, ROUNDED, Beside, Findings, local_tolerance, relative_gap
 from harness_heads.verify_proof import Shown, kind
 from harness_heads.verify_reference import Dense, DenseRow
 
@@ -114,6 +115,7 @@ class SelfCheck:
         plain = Dense([DenseRow()], reads=rows)
         base = _logprobs(engine, self.inputs, plain)
         noise = largest_gap(_log(clean.logits), base)
+        _check_drift(self.findings.drift, clean, plain)
         empty = next(i for i, one in enumerate(self.sets) if not len(one))
         for number, (index, name) in enumerate(self.wanted):
             condition, dense = self.actions[name].condition, Dense([rows[number]])
@@ -206,6 +208,18 @@ def _check_fired(engine: Engine, inputs: Mapping[str, Any], heads: Sequence[Head
         raise HarnessHeadsError(f"self-check: condition {condition.name}: masked keys kept attention mass {mass:.3g}")
     if condition.op == "steer" and not mass > 0.0 and not bool(action.others.any()):
         raise HarnessHeadsError(f"self-check: condition {condition.name}: the target got no attention")
+
+
+def _check_drift(drift: Mapping[int, float], clean: Clean, plain: Dense) -> None:
+    """Rows that are replayed under the empty set are the clean pass's, but for what rounding makes."""
+    noise = max((relative_gap(clean.record.kept[layer][0], plain.keys[layer]) for layer in drift), default=0.0)
+    for layer, gap in drift.items():
+        tolerance = max(LOCAL.get(plain.keys[layer].dtype, 0.02), NOISE * noise)
+        if not gap <= tolerance:
+            raise HarnessHeadsError(
+                f"self-check: layer {layer}: rows replayed for the empty set differ from the clean pass's by {gap:.3g} "
+                f"of the largest key (tolerance {tolerance:.3g}); do not trust scores of this model"
+            )
 
 
 def _check_rows(name: str, first_row: int, plain: Dense, under: Dense) -> None:

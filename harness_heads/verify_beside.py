@@ -48,6 +48,8 @@ class Findings:
             compared too.
         gaps, effects: largest gap of a touched head's output, and largest change of it.
         layers: layers in which touched heads were compared.
+        drift: per layer, how far the keys of replayed rows under the empty set are from the clean pass's, as a share of
+            the largest: what is done between layers (projections, positions, deepstack features) shows there.
     """
 
     kernel: str
@@ -55,6 +57,7 @@ class Findings:
     gaps: dict[Key, float] = field(default_factory=dict)
     effects: dict[Key, float] = field(default_factory=dict)
     layers: dict[Key, set[int]] = field(default_factory=dict)
+    drift: dict[int, float] = field(default_factory=dict)
 
     def around(self, record: Record) -> Callable[[Overwrite | ReplayHandler], Handler]:
         """Wraps the handler of one batch; ``record`` is the clean pass's, for the prefix of replayed rows."""
@@ -112,6 +115,10 @@ class Beside:
         targets = self.targets()
         own = self.final.get(layer, (call.key, call.value))
         for row in self.findings.rows(targets[: call.query.shape[0]]):
+            if self.record is not None and targets[row].action is None:
+                kept = self.record.kept[layer][0][0, :, self.first_row :]
+                gap = relative_gap(own[0][row], kept)
+                self.findings.drift[layer] = max(self.findings.drift.get(layer, 0.0), gap)
             self._compare(layer, row, targets[row], self._one(layer, call, row, own), out[row : row + 1])
         return out
 
@@ -154,6 +161,11 @@ class Beside:
         self.findings.gaps[key] = max(self.findings.gaps.get(key, 0.0), gap)
         self.findings.effects[key] = max(self.findings.effects.get(key, 0.0), _largest(effects, sees & touched))
         self.findings.layers.setdefault(key, set()).add(layer)
+
+
+def relative_gap(found: Tensor, true: Tensor) -> float:
+    """Largest difference as a share of the largest true value."""
+    return float((found.double() - true.double()).abs().max()) / (float(true.double().abs().max()) or 1.0)
 
 
 def _largest(values: Tensor, chosen: Tensor) -> float:

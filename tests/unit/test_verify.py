@@ -10,7 +10,15 @@ from tiny_models import build
 from torch import Tensor
 
 from harness_heads import engine as engine_module
-from harness_heads import engine_generate, engine_handlers, engine_prefix, engine_run, verify, verify_reference
+from harness_heads import (
+    engine_generate,
+    engine_handlers,
+    engine_prefix,
+    engine_replay,
+    engine_run,
+    verify,
+    verify_reference,
+)
 from harness_heads.attention import Call, forward_arguments, handling, installed
 from harness_heads.conditions import Condition
 from harness_heads.engine import Engine
@@ -125,6 +133,14 @@ def test_a_replay_that_writes_nothing_is_found_in_16_bits(monkeypatch: pytest.Mo
     monkeypatch.setattr(engine_prefix.ReplayHandler, "_overwrite", idle)
     with pytest.raises(HarnessHeadsError, match="a touched head's output differs from the dense reference"):
         run("qwen3_vl", torch.bfloat16, Condition("ablate", ""))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_left_out_between_layers_is_found(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    """Deepstack features: no layer alone shows that they are missing."""
+    monkeypatch.setattr(engine_replay, "_between", lambda clean, index, hidden, first_row: hidden)
+    with pytest.raises(HarnessHeadsError, match="rows replayed for the empty set differ from the clean pass's"):
+        run("qwen3_vl", dtype, Condition("mask"))
 
 
 @pytest.mark.parametrize("name", ["qwen3_vl", "gemma3"])
