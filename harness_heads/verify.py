@@ -62,7 +62,8 @@ class SelfCheck:
     """What has yet to be proved of one prompt's run: made before it, held to the reference after it.
 
     Attributes:
-        wanted: (index of the set, condition) pairs to look at: sets until each layer that any set names is covered.
+        wanted: (index of the set, condition) pairs to look at: sets until each layer that any set names is covered, and
+            the last.
         findings: of the pass that is scored.
     """
 
@@ -90,7 +91,10 @@ class SelfCheck:
             if kind(action.condition) in kinds:
                 continue
             kinds.add(kind(action.condition))
-            missing = engine.ledger.missing("prompt", [one for one in sets if len(one)], action.condition)
+            acting = [one for one in sets if len(one)]
+            missing = engine.ledger.missing("prompt", acting, action.condition)
+            if missing and not any(one is acting[-1] for one in missing):
+                missing.append(acting[-1])  # outcomes that are shifted among the sets show at the end of the row
             wanted += [(next(i for i, one in enumerate(sets) if one is each), name) for each in missing]
         for index, name in wanted:
             _check_fired(engine, inputs, sets[index].heads, actions[name])

@@ -32,6 +32,8 @@ def local_tolerance(dtype: torch.dtype, kernel: str, condition: Condition | None
 
     The hosts' eager kernels keep the scores of 16-bit models in 16 bits, and probabilities in float32 at most.
     """
+    if condition is not None and condition.op == "ablate" and condition.ablation == "zero":
+        return 0.0
     half = dtype in (torch.bfloat16, torch.float16)
     if condition is None and kernel == "eager":
         return ROUNDED if half else LOCAL[torch.float32]

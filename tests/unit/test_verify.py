@@ -188,6 +188,33 @@ def test_sets_that_change_places_are_found(monkeypatch: pytest.MonkeyPatch, chun
     assert engine.proof is not None and engine.proof.layers == (0, 2)
 
 
+def test_outcomes_that_are_shifted_among_later_sets_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no set is left whose layers were not tried."""
+    case = build("qwen3_vl")
+    engine = Engine(case.model, case.tokenizer)
+    sets = [empty_set(MODEL, engine.geometry)]
+    sets += [HeadSet(str(i), MODEL, engine.geometry, (Head(1, i), Head(2, i))) for i in range(4)]
+    original = engine_run._jobs
+
+    def shifted(*args: Any) -> Any:
+        jobs, rows = original(*args)
+        return jobs, {name: [run if run < 3 else run - 1 for run in runs] for name, runs in rows.items()}
+
+    monkeypatch.setattr(engine_run, "_jobs", shifted)
+    with pytest.raises(HarnessHeadsError, match="dense reference"):
+        engine.answer(
+            case.inputs, sets, keys=list("eabcd"), conditions=CONDITIONS, options=["A"], image_sizes=case.sizes
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_zero_that_is_none_is_found(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    original = Pairs.zeros
+    monkeypatch.setattr(Pairs, "zeros", lambda self: original(self) + 1e-6)
+    with pytest.raises(HarnessHeadsError, match="a touched head's output differs"):
+        run("qwen3_vl", dtype, Condition("ablate", ""))
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_wrong_dose_is_found(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
     original = engine_module.doses
@@ -242,7 +269,7 @@ def test_every_layer_that_a_set_names_is_proved() -> None:
     )  # fmt: skip
     assert engine.proof is not None
     assert engine.proof.layers == (0, 1, 2)
-    assert engine.proof.heads == 4
+    assert engine.proof.heads == 6  # the last set is looked at too: shifted outcomes would show there
 
 
 def conditions_tried(engine: Engine) -> list[str]:
