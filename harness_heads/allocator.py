@@ -13,7 +13,7 @@ import platform
 
 _TRIM, _MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h
 _TRIM_BYTES, _MMAP_BYTES = 1 << 30, 1 << 28
-_SET_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
+SET_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_", "GLIBC_TUNABLES")
 
 
 def keep_freed_memory() -> bool:
@@ -22,7 +22,7 @@ def keep_freed_memory() -> bool:
     Returns:
         Whether that is so: not where the C library is another, or the environment has already set it up.
     """
-    if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in _SET_BY_USER):
+    if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in SET_BY_USER):
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return bool(mallopt(_MMAP, _MMAP_BYTES)) and bool(mallopt(_TRIM, _TRIM_BYTES))

@@ -9,8 +9,10 @@ import sys
 
 import pytest
 
+from harness_heads.allocator import SET_BY_USER
+
 CODE = """
-import resource, sys
+import resource, statistics, sys
 import torch
 from harness_heads.allocator import keep_freed_memory
 torch.set_num_threads(1)
@@ -18,12 +20,11 @@ print(keep_freed_memory() if sys.argv[1] == "keep" else None)
 a = torch.ones(2_000_000)
 def layer():
     return ((a * 2) + (a * 3)) * (a + 1)
-for _ in range(3):
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     layer()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(20):
-    layer()
-print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(statistics.median_low(faults() for _ in range(41)))
 """
 
 
@@ -33,7 +34,7 @@ def run(word: str, **environment: str) -> tuple[str, int]:
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, **environment},
+        env={name: word for name, word in os.environ.items() if name not in SET_BY_USER} | environment,
     )
     kept, faults = done.stdout.split()
     return kept, int(faults)
@@ -44,7 +45,8 @@ def test_blocks_that_come_and_go_cost_no_page_faults() -> None:
     kept, faults = run("keep")
     _, before = run("as it is")
     assert kept == "True"
-    assert before > 10_000 > 10 * faults
+    # the median layer: the heap may still grow by a block or two before its layout settles
+    assert before > 10 * faults
 
 
 def test_what_the_environment_says_is_left_alone() -> None:
